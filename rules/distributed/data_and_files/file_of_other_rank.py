@@ -5,7 +5,8 @@ What it does
     in functions that get the path) and takes them for one file by the name in the source. Reported: a name that carries
     the rank, written under a test that leaves out some of these ranks and read by all; a name that carries one rank
     where it is written and another where it is read (the global rank and the local one); a file that one rank writes
-    and all read afterwards in the same function with no collective between. Silent where another place writes the file
+    and all read afterwards in the same function with no collective between; files of which each rank writes its own,
+    and one rank reads all in a loop with no collective between. Silent where another place writes the file
     without the test.
 
 Why is this bad
@@ -46,7 +47,9 @@ def check_project(project: Project) -> Iterator[Finding]:
             found = _not_written(name, writes, reads) or _other_rank(name, writes, reads)
             if found is not None:
                 yield found
-    yield from _too_early(project, [a for rows in by_name.values() for a in rows])
+    named = [a for rows in by_name.values() for a in rows]
+    yield from _too_early(project, named)
+    yield from _gathered_early(project, named)
 
 
 def _together(accesses: list[Access]) -> Iterator[tuple[list[Access], list[Access]]]:
@@ -160,6 +163,34 @@ def _too_early(project: Project, accesses: list[Access]) -> Iterator[Finding]:
                 yield _finding(write, read, message, "call `dist.barrier()` between", sure)
 
 
+def _gathered_early(project: Project, accesses: list[Access]) -> Iterator[Finding]:
+    """Files of which each rank writes its own, and that some rank reads one by one before the others must be done."""
+    traces = None
+    for write in accesses:
+        if write.kind != "write" or not write.apart or _tests(write):
+            continue
+        for read in accesses:
+            same = read.kind == "read" and read.place.unit is write.place.unit and _is_of_others(write, read)
+            if not same or read.place.unit.code.blocks[read.place.value.block].loop < 0:
+                continue
+            traces = traces or project.analysis(Divergences).traces
+            if any(_meets(traces, each.place) for each in (write, read)):
+                continue
+            if reaches(traces, write.place.unit, write.place.number, read.place.number):
+                message = (
+                    f"each rank writes its own `{write.name}`, and all of these are read before the others must be done"
+                )
+                yield _finding(write, read, message, "call `dist.barrier()` between", False)
+                break
+
+
+def _is_of_others(write: Access, read: Access) -> bool:
+    """Whether a path is that of a rank's own file, with another number in place of the rank."""
+    pairs = list(zip(write.path, read.path, strict=False))
+    alike = len(write.path) == len(read.path) and all(a == b or a.kind == "rank" and b.kind == "any" for a, b in pairs)
+    return alike and not read.apart
+
+
 def _finding(write: Access, read: Access, message: str, help_: str, sure: bool) -> Finding:
     place = write.named
     return RULE.finding(
@@ -238,6 +269,20 @@ class Other:
 
     def load(self, folder):
         return torch.load(os.path.join(folder, f"optimizer_{dist.get_rank()}.pt"))
+""",
+    """
+import json
+import os
+import torch.distributed as dist
+
+def save(result, folder, name):
+    with open(os.path.join(folder, "%s_rank%d.json" % (name, dist.get_rank())), "w") as f:  # error: MP581
+        json.dump(result, f)
+    if dist.get_rank() == 0:
+        for rank in range(dist.get_world_size()):
+            result += json.load(open(os.path.join(folder, "%s_rank%d.json" % (name, rank))))
+    dist.barrier()
+    return result
 """,
 ]
 
@@ -374,5 +419,19 @@ class Grid:
 
     def load(self, folder):
         return torch.load(os.path.join(folder, f"weights_tp_{self.tp_rank}.pt"))
+""",
+    """
+import json
+import os
+import torch.distributed as dist
+
+def save(result, folder, name):
+    with open(os.path.join(folder, "%s_rank%d.json" % (name, dist.get_rank())), "w") as f:
+        json.dump(result, f)
+    dist.barrier()
+    if dist.get_rank() == 0:
+        for rank in range(dist.get_world_size()):
+            result += json.load(open(os.path.join(folder, "%s_rank%d.json" % (name, rank))))
+    return result
 """,
 ]

@@ -22,16 +22,14 @@ from collections.abc import Iterator
 
 from validator.domains.axes import LOCAL, NODE, UNKNOWN, WORLD, Axes
 from validator.finding import Finding, Related
-from validator.flow.callgraph.contexts import given
 from validator.flow.calls import axes_in
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.sums import KEEPING, spanned, summed
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP588", "average-over-other-group", "warning", "0.5.0", tokens=("all_reduce", "reduce"))
-
-_KEEPING = frozenset({"item", "float", "cpu", "cuda", "clone", "detach", "to", "view", "squeeze"})
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -49,11 +47,11 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _judged(place: Place, total: Place | None, size: Place) -> Iterator[Finding]:
     counted = size.closed.of("size")
-    sums = list(_sums(total)) if total is not None and len(counted) == 1 == len(size.closed.objs) else []
+    sums = list(summed(total)) if total is not None and len(counted) == 1 == len(size.closed.objs) else []
     by = axes_in(counted[0][1]) if sums else frozenset()
     if not sums or not by or by & {UNKNOWN, NODE, LOCAL}:
         return
-    spans = [_spanned(call) for call in sums]
+    spans = [spanned(call) for call in sums]
     over: Axes = frozenset().union(*(axes for axes, _ in spans))
     if not over or over & {UNKNOWN, NODE, LOCAL} or over == by or WORLD in over and len(sums) > 1:
         return
@@ -71,27 +69,6 @@ def _judged(place: Place, total: Place | None, size: Place) -> Iterator[Finding]
     )
 
 
-def _sums(place: Place) -> Iterator[Place]:
-    """The collectives that have summed a value in place, back to where it was made."""
-    seen: set[int] = set()
-    while place.number not in seen:
-        seen.add(place.number)
-        value = place.value
-        if value.op == "mut":
-            call = place.operand(1)
-            row = next((o.row for o in call.operations), None)
-            tensor = call.argument(*row.equal) if row is not None and row.equal is not None else None
-            if row is not None and row.operation is not None and tensor is not None:
-                if tensor.number != value.args[0] or not _is_sum(call.argument(*row.operation)):
-                    return
-                yield call
-            place = place.operand(0)
-        elif value.op == "call" and place.method in _KEEPING and place.receiver is not None:
-            place = place.receiver
-        else:
-            return
-
-
 def _is_mean(call: Place) -> bool:
     """Whether each rank gives a mean of its own, of which a sum must be divided by the number of all that gave one."""
     row = call.operations[0].row
@@ -100,20 +77,8 @@ def _is_mean(call: Place) -> bool:
     while place is not None and place.value.op == "call" and place.receiver is not None:
         if place.method in ("mean", "nanmean"):
             return True
-        place = place.receiver.origin if place.method in _KEEPING else None
+        place = place.receiver.origin if place.method in KEEPING else None
     return place is not None and place.value.op == "binary" and place.value.data == "Div"
-
-
-def _is_sum(operation: Place | None) -> bool:
-    return operation is None or any(str(o[1]).endswith("ReduceOp.SUM") for o in operation.val.of("ext"))
-
-
-def _spanned(call: Place) -> tuple[Axes, bool]:
-    row = call.operations[0].row
-    group = call.argument(*row.group) if row.group is not None else None
-    if group is None or group.closed.is_const(None):
-        return frozenset({WORLD}), True
-    return given(group).spanned
 
 
 def _named(axes: Axes) -> str:

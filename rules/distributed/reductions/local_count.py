@@ -4,7 +4,8 @@ What it does
     Finds counts of what a rank holds for itself: `len` of data whose length differs, a sum or number of the elements
     that a comparison or a mask selects (`(labels != -100).sum()`, `mask.sum()`, `len(x[x > 0])`), also through
     arithmetic, `.item()` and calls of the project. Reported where such a count is multiplied by the number of ranks to
-    stand for a count over all of them, and where a loss that is scaled by the number of ranks is divided by it. Silent
+    stand for a count over all of them, where a loss that is scaled by the number of ranks is divided by it, and where a
+    sum of rows that a collective has summed over the ranks is divided by the number of these rows. Silent
     where a collective has reduced the count, and where nothing tells that ranks have different data.
 
 Why is this bad
@@ -20,11 +21,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.domains.axes import WORLD
 from validator.domains.spmd import Causes
 from validator.finding import Finding, Related
 from validator.flow.program import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.sums import spanned, summed
 from validator.project import Project
 from validator.rule import Rule
 
@@ -35,6 +38,7 @@ _KEEPING = frozenset({
     "clamp_", "max",
     "squeeze", "view", "reshape", "type", "tensor", "as_tensor", "FloatTensor", "LongTensor", "clamp_max",
 })  # fmt: skip
+Rows = tuple[Place, int | None]  # of what, and along which dimension
 _COUNTING = frozenset({"sum", "count_nonzero", "numel", "size"})
 
 
@@ -52,9 +56,63 @@ def check_project(project: Project) -> Iterator[Finding]:
         else:
             size = next((s for s in _factors(left) if _is_size(s)), None)
             found = (right, size) if size is not None and _counted(right) else None
-        if found is not None and (key := (place.unit.path, place.at[0])) not in seen:
+        call = _summed_over_ranks(place) if found is None and place.value.data == "Div" else None
+        finding = (
+            _report(place, *found) if found is not None else _report_sum(place, call) if call is not None else None
+        )
+        if finding is not None and (key := (place.unit.path, place.at[0])) not in seen:
             seen.add(key)
-            yield _report(place, *found)
+            yield finding
+
+
+def _summed_over_ranks(quotient: Place) -> Place | None:
+    """The collective that has summed rows over ranks which are then divided by their number on this rank alone."""
+    counted = _rows(quotient.operand(1).root)
+    calls = list(summed(quotient.operand(0))) if counted is not None else []
+    tensor = calls[-1].argument(*calls[-1].operations[0].row.equal) if calls else None
+    if counted is None or tensor is None or _added_up(tensor.root) != counted:
+        return None
+    over = spanned(calls[-1])[0]
+    return calls[-1] if over & {WORLD, "dp"} and not _is_scaled(quotient) else None
+
+
+def _rows(count: Place) -> Rows | None:
+    """Of what a value is the number of rows (dimension 0), or of elements (None)."""
+    value = count.value
+    if value.op == "item" and count.operand(1).val.is_const(0) and count.operand(0).root.value.data == "shape":
+        return count.operand(0).root.operand(0).root, 0
+    if value.op != "call":
+        return None
+    if count.method == "len" and count.receiver is None and len(value.args) == 2:
+        return count.operand(1).root, 0
+    if count.method == "size" and count.receiver is not None and len(value.args) == 2:
+        return (count.receiver.root, 0) if count.operand(1).val.is_const(0) else None
+    return (count.receiver.root, None) if count.method == "numel" and count.receiver is not None else None
+
+
+def _added_up(total: Place) -> Rows | None:
+    """Of what a value is the sum over rows (dimension 0), or over all elements (None)."""
+    if total.value.op != "call" or total.method != "sum":
+        return None
+    function = total.receiver is None or any(o[0] == "ext" for o in total.receiver.val.each)
+    tensor = total.argument("input", 0) if function else total.receiver
+    dimension = total.argument("dim", 1 if function else 0)
+    if tensor is None or dimension is not None and not dimension.val.is_const(0):
+        return None
+    return tensor.root, None if dimension is None else 0
+
+
+def _is_scaled(place: Place) -> bool:
+    """Whether a value is multiplied with, or divided by, a number of ranks later on."""
+    seen, queue = {place.number}, [place]
+    while queue:
+        for user in queue.pop().users:
+            if user.value.op == "binary" and any(map(_is_size, (user.operand(0), user.operand(1)))):
+                return True
+            if user.number not in seen:
+                seen.add(user.number)
+                queue.append(user)
+    return False
 
 
 def _factors(place: Place) -> Iterator[Place]:
@@ -135,6 +193,19 @@ def _selects(place: Place) -> bool:
     return _selects(inner) if inner is not None else own.value.op == "item" and _selects(own.operand(0))
 
 
+def _report_sum(place: Place, call: Place) -> Finding:
+    return RULE.finding(
+        place.unit.path,
+        place.at,
+        f"`{place.unit.qualname}` divides what `{call.method}` has summed over the ranks by `{place.operand(1).text}`,"
+        " the number on this rank alone",
+        help="divide by the number on all ranks: times `dist.get_world_size()` where all have as many, else summed too",
+        related=[Related(place.unit.path, call.at[0], "summed here")],
+        context=f"{place.unit.qualname}:{place.operand(1).text}",
+        severity="warning",
+    )
+
+
 def _report(place: Place, count: Place, size: Place | None) -> Finding:
     causes = _counted(count)
     what = count.text if len(count.text) <= 60 else count.text[:57] + "…"
@@ -190,6 +261,15 @@ class Trainer:
         total = count(batch) * self.dp_size  # error: MP580
         return self.model(batch).sum() / total
 """,
+    """
+import torch
+import torch.distributed as dist
+
+def centre(outputs):
+    total = torch.sum(outputs, dim=0, keepdim=True)
+    dist.all_reduce(total)
+    return total / len(outputs)  # error: MP580
+""",
 ]
 
 CORRECT = [
@@ -216,5 +296,25 @@ def step(model, batch, dataset):
     loss = model(batch).mean() * dist.get_world_size()
     loss.backward()
     return len(dataset) // dist.get_world_size(), (batch["labels"] != -100).sum()
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def centre(outputs):
+    total = torch.sum(outputs, dim=0, keepdim=True)
+    dist.all_reduce(total)
+    return total / (len(outputs) * dist.get_world_size())
+
+def mean(outputs):
+    total = outputs.sum(dim=0)
+    dist.all_reduce(total)
+    total = total / outputs.shape[0]
+    return total / dist.get_world_size()
+
+def features(outputs, tp_group):
+    total = outputs.sum(dim=-1)
+    dist.all_reduce(total, group=tp_group)
+    return total / len(outputs)
 """,
 ]

@@ -1,0 +1,45 @@
+"""What collectives have summed over ranks, and over which of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.domains.axes import WORLD, Axes
+from validator.flow.callgraph.contexts import given
+from validator.flow.queries.base import Place
+
+KEEPING = frozenset({"item", "float", "cpu", "cuda", "clone", "detach", "to", "view", "squeeze"})
+
+
+def summed(place: Place) -> Iterator[Place]:
+    """The collectives that have summed a value in place, back to where it was made."""
+    seen: set[int] = set()
+    while place.number not in seen:
+        seen.add(place.number)
+        value = place.value
+        if value.op == "mut":
+            call = place.operand(1)
+            row = next((o.row for o in call.operations), None)
+            tensor = call.argument(*row.equal) if row is not None and row.equal is not None else None
+            if row is not None and row.operation is not None and tensor is not None:
+                if tensor.number != value.args[0] or not _is_sum(call.argument(*row.operation)):
+                    return
+                yield call
+            place = place.operand(0)
+        elif value.op == "call" and place.method in KEEPING and place.receiver is not None:
+            place = place.receiver
+        else:
+            return
+
+
+def _is_sum(operation: Place | None) -> bool:
+    return operation is None or any(str(o[1]).endswith("ReduceOp.SUM") for o in operation.val.of("ext"))
+
+
+def spanned(call: Place) -> tuple[Axes, bool]:
+    """The axes over which a collective sums, and whether these are all that it can be."""
+    row = call.operations[0].row
+    group = call.argument(*row.group) if row.group is not None else None
+    if group is None or group.closed.is_const(None):
+        return frozenset({WORLD}), True
+    return given(group).spanned
