@@ -30,6 +30,8 @@ _NAMES = {frozenset({LOCAL}): "the processes of one node", frozenset({NODE}): "t
 
 def check_project(project: Project) -> Iterator[Finding]:
     for share in shares(project.analysis(Queries)):
+        if share.rank is None or share.size is None:
+            continue
         counted = axes_of_rank(share.rank)
         if counted == SOME:
             continue

@@ -44,10 +44,12 @@ def trail(place: Place, through: frozenset[str]) -> list[Place]:
 
 
 def _under_same_name(place: Place) -> list[Place]:
-    """The arguments of a call whose result, or a part of it, is given to the variable that held them."""
+    """The arguments of a call whose result, or a part of it, is given to the variable that held them, or the object
+    on which it was made (`data = data.map(f)`)."""
     variables, call = place.unit.variables, place.operand(0).root if place.value.op == "unpack" else place
     name = variables.get(place.number)
-    given = call.value.args[1:] if call.value.op == "call" and name is not None else ()
+    owner = (call.receiver.number,) if call.value.op == "call" and call.receiver is not None else ()
+    given = (*owner, *call.value.args[1:]) if call.value.op == "call" and name is not None else ()
     return [place._replace(number=number) for number in given if variables.get(place.unit.root(number)) == name]
 
 

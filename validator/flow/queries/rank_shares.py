@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from validator.domains.axes import LOCAL, SOME, Axes
+from validator.domains.axes import LOCAL, SOME, WHOLE, Axes
 from validator.flow.calls import axes_in
 from validator.flow.queries.base import Place, Queries
 
@@ -14,11 +14,13 @@ _EQUALITY = frozenset({"Eq", "NotEq"})
 
 
 class Share(NamedTuple):
-    """`user` takes the part of rank `rank` of `size` parts: a sampler, `x[rank::size]`, `i % size == rank`."""
+    """`user` takes the part of rank `rank` of `size` parts of `whole`: a sampler, `x[rank::size]`, `i % size == rank`.
+    Without a rank and a size it is that of this rank among all."""
 
-    rank: Place
-    size: Place
+    rank: Place | None
+    size: Place | None
     user: Place
+    whole: Place | None
 
 
 def shares(queries: Queries) -> Iterator[Share]:
@@ -28,8 +30,11 @@ def shares(queries: Queries) -> Iterator[Share]:
         for call in queries.calls(name) if row.shares is not None else ():
             assert row.shares is not None
             rank, size = (call.argument(*each) for each in row.shares)
-            if rank is not None and size is not None:
-                yield Share(rank, size, call)
+            yield Share(rank, size, call, call.argument("dataset", 0))
+    for call in queries.named("shard"):
+        rank, size = call.argument("index", 1), call.argument("num_shards", 0)
+        if call.receiver is not None and rank is not None and size is not None:
+            yield Share(rank, size, call, call.receiver)
     ranks = models.ranks
     for unit in queries.beside(*ranks["names"], *ranks["methods"], *ranks["attributes"]):
         for number, value in enumerate(unit.code.values):
@@ -46,13 +51,13 @@ def _of_item(place: Place) -> Share | None:
     if index.value.op == "slice":
         first, _, step = index.value.args
         if first >= 0 and step >= 0:
-            return Share(index._replace(number=first), index._replace(number=step), place)
+            return Share(index._replace(number=first), index._replace(number=step), place, owner)
         return None
     if owner.value.op != "call" or owner.method not in _CHUNKING:
         return None
     of_function = any(o[0] == "ext" for o in owner.operand(0).val.each)
     size = owner.argument("chunks", int(of_function)) or owner.argument("indices_or_sections", int(of_function))
-    return Share(index, size, place) if size is not None else None
+    return Share(index, size, place, owner.receiver) if size is not None else None
 
 
 def _of_remainder(place: Place) -> Share | None:
@@ -62,12 +67,28 @@ def _of_remainder(place: Place) -> Share | None:
     for one, other in ((0, 1), (1, 0)):
         divided = place.operand(one).root
         if divided.value.op == "binary" and divided.value.data == "Mod":
-            return Share(place.operand(other), divided.operand(1), place)
+            return Share(place.operand(other), divided.operand(1), place, _gone_through(place))
     return None
 
 
-def axes_of_rank(rank: Place) -> Axes:
+def _gone_through(place: Place) -> Place | None:
+    """What the loop around a value goes through: of `enumerate(x)` x."""
+    header = place.unit.code.blocks[place.value.block].loop
+    loop = place.unit.code.loops.get(header)
+    if loop is None or loop.iterator < 0:
+        return None
+    iterable = place._replace(number=loop.iterator).root
+    iterable = iterable.operand(0).root if iterable.value.op == "iter" else iterable
+    return iterable.operand(1) if iterable.value.op == "call" and iterable.method in _WRAPPING else iterable
+
+
+_WRAPPING = frozenset({"enumerate", "tqdm", "iter"})
+
+
+def axes_of_rank(rank: Place | None) -> Axes:
     """Among the ranks of which axes a number counts; `SOME` where that is not known, or several may come."""
+    if rank is None:
+        return WHOLE
     found = {
         frozenset({LOCAL}) if o[0] == "environment" and o[2] == "node" else o[2]
         for o in rank.closed.each
