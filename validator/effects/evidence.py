@@ -44,7 +44,7 @@ def reads_data(place: Place) -> bool:
     sum, a count, an element), or for what a library gives to each process. That something is there at all, or of which
     kind it is, mostly is the batch's or the job's."""
     table = place.flow.models.tensors
-    numbers = frozenset({*table["reducing"], *table["counting"], "item", "tolist"})
+    numbers = frozenset({*table["reducing"], *table["counting"], *table["testing"], "item", "tolist"})
     seen: set[int] = set()
     stack = [place]
     while stack:

@@ -308,12 +308,24 @@ def _of_class(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj) -> 
         if found.facts.is_classmethod:
             return obj("bound", unit, Val(frozenset({o})))
         return obj("unit", unit)
+    if (entered := _entered(at, cls, name)) is not None:
+        return entered
     held: Val = at.flow.get("field", cls, name, True)
     if held == BOTTOM and (base := next((b for b in cls.external_bases if at.models.method(b, name)), "")):
         return obj("ext", f"{base}.{name}")
     if held.of("inst") and any(base.startswith("enum.") for each in cls.mro for base in each.external_bases):
         return UNKNOWN  # a member, whose `value` is what the body of the class says
     return held if held != BOTTOM else UNKNOWN
+
+
+def _entered(at: Evaluation, cls: ClassDef, name: str) -> Val | None:
+    """What a base of a library runs when this attribute of a class is called (`Function.apply`)."""
+    rows = (at.models.library(base).entrances.get(name) for base in cls.external_bases)
+    method = next((cls.find(row["runs"]) for row in rows if row is not None), None)
+    unit = at.flow.unit_of(method) if method is not None else None
+    if unit is None:
+        return None
+    return obj("bound", unit, UNKNOWN) if unit.entrances.get(name) else obj("unit", unit)
 
 
 def _of_super(at: Evaluation, o: Obj, name: str) -> Val:

@@ -601,6 +601,8 @@ class Calling:
             n |= base.v | (data(sure=False) if UNIFORM not in base.v else NONE)
         if dotted == "filter":
             n |= v
+        if name in self.models.tensors["testing"] and UNIFORM not in v:
+            v |= data(sure=False)  # what overflows is computed of a batch: each rank has its own
         if dotted == "hash" and is_text(parts[-1]):
             v |= data(sure=False)  # of a text each process has one of its own, where PYTHONHASHSEED is not set
         p = arguments[0][1].p | unsure(receiver.v) if name == "get" and arguments else NONE

@@ -287,6 +287,18 @@ class Unit:
         return value.op == "param" and value.data[0] == 0 and self.has_receiver
 
     @cached_property
+    def entrances(self) -> dict[str, int]:
+        """The names under which a library runs the method, with how many parameters it fills before what the call
+        passes: `Function.apply` runs `forward` behind a context."""
+        rows = (models().library(base).entrances for base in self.cls.external_bases) if self.cls is not None else ()
+        return {
+            name: 0 if self.cls is not None and self.cls.find(row["unless"]) else row["before"]
+            for each in rows
+            for name, row in each.items()
+            if row["runs"] == self.name
+        }
+
+    @cached_property
     def scope(self) -> Method:
         """The function whose names are visible here, for look-ups in the project."""
         unit: Unit | None = self
@@ -1161,9 +1173,12 @@ def is_loop_variable(code: Code, number: int) -> bool:
 
 
 def implicit(caller: Unit, call: Value, unit: Unit) -> int:
-    """How many parameters a call of a unit fills without naming them: its receiver, but in `Base.__init__(self, …)`."""
+    """How many parameters a call of a unit fills without naming them: its receiver, but in `Base.__init__(self, …)`, or
+    what a library passes first."""
     code = caller.code
     callee = code.values[call.args[0]]
+    if callee.op == "attr" and callee.data in unit.entrances:
+        return unit.entrances[callee.data]
     if not unit.has_receiver or callee.op != "attr" or callee.data != "__init__":
         return int(unit.has_receiver)
     owner = code.values[caller.root(callee.args[0])]

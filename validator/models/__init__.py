@@ -75,6 +75,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 `[objects]`, by name: `iterates = "data"`, `generates = true` (methods draw random numbers), `attributes =
 {name = result}`, `axes`, `bases = [names]`, `forwards = true` (attributes that it lacks are those of what it keeps as
 `module`),
+`entrances = {name = {runs = method, before = count, unless = method}}`: calling `name` of a class below it runs this
+method, of which it fills so many parameters first, but for classes that have the other one,
 `inside = step` (of `NAME()` or `NAME(argument)`, a context manager: how what is made in it is placed).
 `[families]`: a package whose classes all have one base, with that: what is said of it is said of each.
 `[same] making`: modules whose classes make modules of a network; `placed`: methods whose result is placed as their
@@ -97,7 +99,8 @@ only where an argument differs between ranks (`[]` for an item). `[exceptions]`:
 tensor) that `keep` its layout, that only `moves` it to a device or type, that
 cast it (`casts`: to which type), that take sizes (`shaped`), whose result is as long as a number says (`limited`) or as
 what the tensor holds (`counting`); of those that work in place (`add_`) which leave nothing of what was there
-(`overwriting`), draw it (`drawing`), or change no number (`marking`); `dtypes`.
+(`overwriting`), draw it (`drawing`), or change no number (`marking`); which ask whether numbers overflowed (`testing`);
+`dtypes`.
 `[ranks]`: attributes, methods, names, environment variables that tell a process who it is. `[likely]`: names of
 parameters that mostly carry data of each rank's own: they rank candidates and are never certain.
 """
@@ -203,6 +206,7 @@ class Library(NamedTuple):
     generates: bool = False
     holds: bool = False  # whether programs set attributes on it at will, as on a namespace
     forwards: bool = False  # whether attributes that it lacks are those of the module that it keeps
+    entrances: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (name that is called -> what runs; see `[objects]`)
 
 
 @dataclass(frozen=True, eq=False)
@@ -386,7 +390,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
             objects[name] = Library(
                 row.get("iterates", ""), row.get("inside", ""), row.get("attributes", {}), tuple(row.get("bases", ())),
                 row.get("shards", False), row.get("generates", False), row.get("holds", False),
-                row.get("forwards", False),
+                row.get("forwards", False), row.get("entrances", {}),
             )  # fmt: skip
         pure = data.get("same", {})
         same.update(pure.get("calls", ()))

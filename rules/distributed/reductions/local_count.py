@@ -27,7 +27,7 @@ from validator.finding import Finding, Related
 from validator.flow.program import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.sums import spanned, summed
+from validator.flow.queries.sums import is_scaled, is_size, spanned, summed
 from validator.project import Project
 from validator.rule import Rule
 
@@ -52,9 +52,9 @@ def check_project(project: Project) -> Iterator[Finding]:
         left, right = place.operand(0), place.operand(1)
         if place.value.data == "Mult":
             pairs = [(left, right), (right, left)]
-            found = next(((c, s) for c, s in pairs if _is_size(s) and _counted(c)), None)
+            found = next(((c, s) for c, s in pairs if is_size(s) and _counted(c)), None)
         else:
-            size = next((s for s in _factors(left) if _is_size(s)), None)
+            size = next((s for s in _factors(left) if is_size(s)), None)
             found = (right, size) if size is not None and _counted(right) else None
         call = _summed_over_ranks(place) if found is None and place.value.data == "Div" else None
         finding = (
@@ -73,7 +73,7 @@ def _summed_over_ranks(quotient: Place) -> Place | None:
     if counted is None or tensor is None or _added_up(tensor.root) != counted:
         return None
     over = spanned(calls[-1])[0]
-    return calls[-1] if over & {WORLD, "dp"} and not _is_scaled(quotient) else None
+    return calls[-1] if over & {WORLD, "dp"} and not is_scaled(quotient) else None
 
 
 def _rows(count: Place) -> Rows | None:
@@ -102,19 +102,6 @@ def _added_up(total: Place) -> Rows | None:
     return tensor.root, None if dimension is None else 0
 
 
-def _is_scaled(place: Place) -> bool:
-    """Whether a value is multiplied with, or divided by, a number of ranks later on."""
-    seen, queue = {place.number}, [place]
-    while queue:
-        for user in queue.pop().users:
-            if user.value.op == "binary" and any(map(_is_size, (user.operand(0), user.operand(1)))):
-                return True
-            if user.number not in seen:
-                seen.add(user.number)
-                queue.append(user)
-    return False
-
-
 def _factors(place: Place) -> Iterator[Place]:
     """The factors of a product."""
     place = place.root
@@ -123,24 +110,6 @@ def _factors(place: Place) -> Iterator[Place]:
         yield from _factors(place.operand(1))
     else:
         yield place
-
-
-def _is_size(place: Place) -> bool:
-    """Whether a value is a number of ranks: the library says so, or its name does."""
-    place = place.root
-    value = place.value
-    if value.op == "call":
-        return any(
-            o[0] == "ext" and (row := place.flow.models.call(o[1])) is not None and row.result == "size"
-            for o in place.operand(0).val.each
-        ) or _is_named(place, place.method.removeprefix("get_"))
-    if value.op in ("attr", "name"):
-        return _is_named(place, str(value.data))
-    return value.op == "param" and _is_named(place, value.data[1])
-
-
-def _is_named(place: Place, name: str) -> bool:
-    return name in place.flow.models.likely["sizes"]
 
 
 def _counted(place: Place) -> Causes:

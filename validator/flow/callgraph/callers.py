@@ -226,7 +226,7 @@ def called(unit: Unit) -> list[str]:
     """The names by which a unit is called."""
     if unit.name in _MAKING and unit.cls is not None:
         return [c.name for c in (unit.cls, *unit.cls.descendants())]
-    return [unit.name]
+    return [unit.name, *unit.entrances]
 
 
 def is_method(unit: Unit) -> bool:

@@ -22,7 +22,7 @@ def summed(place: Place) -> Iterator[Place]:
             row = next((o.row for o in call.operations), None)
             tensor = call.argument(*row.equal) if row is not None and row.equal is not None else None
             if row is not None and row.operation is not None and tensor is not None:
-                if tensor.number != value.args[0] or not _is_sum(call.argument(*row.operation)):
+                if tensor.number != value.args[0] or not is_sum(call.argument(*row.operation)):
                     return
                 yield call
             place = place.operand(0)
@@ -32,8 +32,9 @@ def summed(place: Place) -> Iterator[Place]:
             return
 
 
-def _is_sum(operation: Place | None) -> bool:
-    return operation is None or any(str(o[1]).endswith("ReduceOp.SUM") for o in operation.val.of("ext"))
+def is_sum(operation: Place | None) -> bool:
+    """Whether the operation that a collective is given, or has by itself, is a sum."""
+    return operation is None or any(str(o[1]).endswith("ReduceOp.SUM") for o in operation.closed.of("ext"))
 
 
 def spanned(call: Place) -> tuple[Axes, bool]:
@@ -43,3 +44,34 @@ def spanned(call: Place) -> tuple[Axes, bool]:
     if group is None or group.closed.is_const(None):
         return frozenset({WORLD}), True
     return given(group).spanned
+
+
+def is_scaled(place: Place) -> bool:
+    """Whether a value is multiplied with, or divided by, a number of ranks later on."""
+    seen, queue = {place.number}, [place]
+    while queue:
+        for user in queue.pop().users:
+            if user.value.op == "binary" and any(map(is_size, (user.operand(0), user.operand(1)))):
+                return True
+            if user.number not in seen:
+                seen.add(user.number)
+                queue.append(user)
+    return False
+
+
+def is_size(place: Place) -> bool:
+    """Whether a value is a number of ranks: the library says so, or its name does."""
+    place = place.root
+    value = place.value
+    if value.op == "call":
+        return any(
+            o[0] == "ext" and (row := place.flow.models.call(o[1])) is not None and row.result == "size"
+            for o in place.operand(0).val.each
+        ) or _is_named(place, place.method.removeprefix("get_"))
+    if value.op in ("attr", "name"):
+        return _is_named(place, str(value.data))
+    return value.op == "param" and _is_named(place, value.data[1])
+
+
+def _is_named(place: Place, name: str) -> bool:
+    return name in place.flow.models.likely["sizes"]
