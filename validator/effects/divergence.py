@@ -17,6 +17,7 @@ from validator.effects.compare import Around, Comparison, sees
 from validator.effects.condition_keys import Key, assume, same
 from validator.effects.evidence import asks_for_rank, reads_data
 from validator.effects.exceptions import FAILURE
+from validator.effects.files import raced
 from validator.effects.reduced_values import reduced
 from validator.effects.trace import (
     BREAK,
@@ -354,7 +355,9 @@ class Divergences:
         """Whether what is written at a branch tells ranks apart, and not only what may come there from elsewhere."""
         place = Place(self.flow, unit, number)
         if all(c.kind == "data" for c in causes):
-            return any(c.axis == REDUCED for c in causes) or reads_data(place)
+            asked = place.origin.operand(0).origin if place.origin.value.op == "unary" else place.origin
+            own = reads_data(place) or raced(self.traces, unit, asked.number)
+            return bool(own) or any(c.axis == REDUCED for c in causes)
         return asks_for_rank(place)
 
     def _choice(self, unit: Unit, choice: Choice, causes: Causes, frame: Frame) -> Iterator[Divergence]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from validator.effects.trace import Traces
 
 _RANKS = ("rank", "member")
+_TELLING = frozenset({"print", "debug", "info", "warning", "error", "exception", "log"})  # people of a file
 _DEEP = 3  # calls from a test for a file down to what writes it
 
 
@@ -40,7 +41,26 @@ def raced(traces: Traces, unit: Unit, number: int) -> Causes:
         follows = block in unit.control.deciding(there) and reaches(traces, unit, number, site)
         if follows or (block != there and reaches(traces, unit, site, number)):
             return data()
-    return frozenset()
+    handed = any(reaches(traces, unit, number, site) for site in _handed(traces, unit, path, block))
+    return data(sure=False) if handed else NONE
+
+
+def _handed(traces: Traces, unit: Unit, path: Key, block: int) -> Iterator[int]:
+    """Calls on some ranks that are given a path where an answer about it has decided: one rank makes what is missing
+    (`download(url, path)`)."""
+    for site, value in enumerate(unit.code.values):
+        if value.op == "call" and block in unit.control.deciding(value.block) and _is_on_some(traces, unit, site):
+            callee = Place(traces.flow, unit, site).operand(0)
+            reading = callee.text.rpartition(".")[2] in _TELLING or _path(traces, unit, site, "asks") is not None
+            if not reading and any(traces.keys(unit).of(each) == path for each in value.args[1:]):
+                yield site
+
+
+def _is_on_some(traces: Traces, unit: Unit, site: int) -> bool:
+    """Whether tests of the rank decide about a call."""
+    vals, blocks = traces.flow.result(unit).vals, unit.code.blocks
+    tests = [vals[blocks[b].end[1]] for b in unit.control.deciding(unit.code.values[site].block)]
+    return any(c.kind in _RANKS for test in tests for c in test.v | test.p)
 
 
 def _writes(traces: Traces, unit: Unit, depth: int = 0) -> Iterator[tuple[int, Key, bool]]:
@@ -49,8 +69,7 @@ def _writes(traces: Traces, unit: Unit, depth: int = 0) -> Iterator[tuple[int, K
     for site, value in enumerate(unit.code.values):
         if value.op != "call":
             continue
-        tests = [result.vals[unit.code.blocks[b].end[1]] for b in unit.control.deciding(value.block)]
-        on_some = any(c.kind in _RANKS for test in tests for c in test.v | test.p)
+        on_some = _is_on_some(traces, unit, site)
         path = _path(traces, unit, site, "writes")
         called = result.sites.get(site)
         if path is not None:
@@ -73,6 +92,14 @@ def _path(traces: Traces, unit: Unit, number: int, what: str) -> Key | None:
     for o in traces.flow.result(unit).vals[value.args[0]].each:
         if o[0] == "ext" and o[1] in files[what] and len(value.args) > 1:
             return traces.keys(unit).of(value.args[1])
+        row = traces.flow.models.call(o[1]) if o[0] == "ext" and what == "writes" else None
+        place = Place(traces.flow, unit, number).argument(*row.saves) if row is not None and row.saves else None
+        if place is not None:
+            return traces.keys(unit).of(place.number)
+        if row is not None and row.mode is not None and row.loads is not None:
+            path, mode = (Place(traces.flow, unit, number).argument(*each) for each in (row.loads, row.mode))
+            if path is not None and mode is not None and not set("wxa").isdisjoint(str(mode.val.constant())):
+                return traces.keys(unit).of(path.number)
     if (
         callee.op == "attr"
         and callee.data in files[f"{what}_methods"]

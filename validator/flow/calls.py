@@ -528,6 +528,8 @@ class Calling:
         last = named.rpartition(".")[2]
         if last in _NAMED:
             return sequence(tuple_of([STRING, UNKNOWN]))
+        if not arguments and last in self.models.ranks["methods"] | self.models.ranks["names"]:
+            return Val(v=rank({LOCAL} if LOCAL in last else axes_of(last) - WHOLE or WHOLE, sure=False))
         if named not in _LAZY | _LOOKING and not named.startswith("torch.utils.data"):
             for _, value in arguments:
                 self.drain(number, value)
@@ -1109,8 +1111,9 @@ class Calling:
         """Models whose parameters are sharded issue collectives where they run."""
         operation = ""
         runs = not receiver.state or not may(receiver.state, *WRAPPING) or name in ("forward", "module")
-        if runs and certainly(callee.state, *WRAPPING) and not callee.of("bound"):
-            operation = "forward" if self._meets_in_forward(number, callee) else ""
+        spread = may(callee.state, "fsdp1", "fsdp2", "zero3")  # an attribute that holds it also held what was wrapped
+        if runs and (spread or certainly(callee.state, *WRAPPING)) and not callee.of("bound"):
+            operation = "forward" if spread or self._meets_in_forward(number, callee) else ""
         wrapped = certainly(receiver.state, "fsdp1")
         gathers = name in ("state_dict", "full_state_dict") and (
             wrapped or mostly(receiver.state, "fsdp1") and self._is_for_ranks(value.block)
@@ -1118,7 +1121,7 @@ class Calling:
         if not operation and (gathers or name == "backward" and self._sharded_here(value.args[0], receiver)):
             operation = name
         if operation and not any(self._lets_ranks_differ(manager) for manager in self.at.unit.managers(number)):
-            sure = not gathers or wrapped
+            sure = wrapped if gathers else operation != "forward" or certainly(callee.state, *WRAPPING)
             row = Row(operation, collective=True)
             group = group_of(spanned(callee.state | receiver.state))
             self._note(number, Site((), (Operation(operation, group, sure, row),)))
