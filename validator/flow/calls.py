@@ -37,6 +37,7 @@ from validator.domains.spmd import (
     only,
     rank,
     unsure,
+    varying,
 )
 from validator.flow import texts
 from validator.flow.annotations import declared, objects_of
@@ -940,7 +941,9 @@ class Calling:
         if given is None or given.is_const(None):
             return group_of(WHOLE, None, named)
         ranks: object = _literal_ranks(given)
-        if ranks is None and self.at.code.blocks[self.at.code.values[number].block].loop >= 0:
+        if ranks is None and any(map(varying, (given.v, given.n, elements(given).v))):  # each rank passes its own
+            ranks = "several"
+        elif ranks is None and self.at.code.blocks[self.at.code.values[number].block].loop >= 0:
             ranks = "every" if self.at.is_of_every_rank(self.at.code.values[number]) else "several"
         return group_of(SOME, ranks, named)
 

@@ -2,12 +2,12 @@
 
 What it does
     Reports the root of `broadcast`, `scatter`, `gather` and `reduce` where it is a rank counted inside a group (a
-    literal, `get_rank(group)`, `get_group_rank`, `group.size() - 1`) but a rank of the job is asked for, and the group
-    is one of several (a dimension of a mesh, a parallel group of Megatron, one of the groups made in a loop) or a
-    literal list without that rank; where root and group are wrong together only as one caller passes them to a helper,
-    or as the default of the helper or the library gives the root; where `group_src` or `group_dst` gets a rank of the
-    job (`get_rank()`, `get_global_rank`); and where the root is the size of the group. Silent where branches leave only
-    the ranks of one group.
+    literal, the index of a loop, `get_rank(group)`, `get_group_rank`, `group.size() - 1`) but a rank of the job is
+    asked for, and the group is one of several (a dimension of a mesh, a parallel group of Megatron, one of the
+    groups made in a loop) or a literal list without that rank; where root and group are wrong together only as one
+    caller passes them to a helper, or as the default of the helper or the library gives the root; where `group_src`
+    or `group_dst` gets a rank of the job (`get_rank()`, `get_global_rank`); and where the root is the size of the
+    group. Silent where branches leave only the ranks of one group.
 
 Why is this bad
     `src` is a rank of the job, not of the group. Rank 0 is in the first of the groups only: in all others the call
@@ -157,8 +157,31 @@ def _number(root: Given) -> int | None:
 def _of_constant(root: Given, group: Given) -> _Wrong | None:
     number = _number(root)
     if number is None:
-        return None
-    return _outside(group, number) or _lacking(group, number)
+        counted = root.place is not None and _counts_from_zero(root.place)
+        return _lacking(group, "a number counted from 0 where a rank of the job is asked for") if counted else None
+    return _outside(group, number) or _lacking(group, f"rank {number} of the job")
+
+
+def _counts_from_zero(place: Place) -> bool:
+    """Whether a value is the index of a loop, or a constant away from one: no rank is in it."""
+    place = place.root
+    value = place.value
+    if value.op == "binary" and value.data in ("Add", "Sub"):
+        parts = [place.operand(0), place.operand(1)]
+        counting = [part for part in parts if part.val.constant() is None]
+        return len(counting) == 1 and _counts_from_zero(counting[0])
+    if value.op == "unpack":
+        called = _iterated(place.operand(0).root)
+        return called is not None and called.method == "enumerate" and value.data[0] == 0
+    called = _iterated(place)
+    return called is not None and called.method == "range" and len(called.value.args) == 2
+
+
+def _iterated(element: Place) -> Place | None:
+    """The call of which a loop goes through the result."""
+    iterator = element.operand(0).root if element.value.op == "next" else None
+    iterable = iterator.operand(0).root if iterator is not None and iterator.value.op == "iter" else None
+    return iterable if iterable is not None and iterable.value.op == "call" else None
 
 
 def _counted(root: Given, group: Given) -> _Wrong | None:
@@ -183,11 +206,11 @@ def _outside(group: Given, number: int) -> _Wrong | None:
     return None
 
 
-def _lacking(group: Given, number: int) -> _Wrong | None:
+def _lacking(group: Given, root: str) -> _Wrong | None:
     """Why all groups but one of their kind lack a rank."""
     known = group.closed.objs - {NONE_OBJ}
     groups = known - {TOP}  # what else it may be where the class of its owner is only annotated
-    text = f"rank {number} of the job, but works on `{group.text}`"
+    text = f"{root}, but works on `{group.text}`"
     several = f"{text}: only one of these groups holds that rank"
     if groups and all(_is_part(o) for o in groups):
         return _Wrong(several, known == groups)
@@ -392,6 +415,18 @@ def start(data, parts):
     send(data)  # error: MP510
     dist.gather_object(data, parts, group=engine.peers)  # error: MP510
 """,
+    """
+import torch.distributed as dist
+
+class Optimizer:
+    def __init__(self, local_size):
+        node = dist.get_rank() // local_size
+        self.group = dist.new_group([rank for rank in range(8) if rank // local_size == node])
+
+    def share(self, params):
+        for i in range(4):
+            dist.broadcast(params[i], src=i + 1, group=self.group)  # error: MP510
+""",
 ]
 
 CORRECT = [
@@ -529,5 +564,20 @@ def prepare(size):
 
 def share(tokens):
     dist.broadcast(tokens, src=_SOURCE, group=parallel_state.get_tensor_model_parallel_group())
+""",
+    """
+import torch.distributed as dist
+
+class Optimizer:
+    def __init__(self, local_size):
+        first = dist.get_rank() // local_size * local_size
+        self.ranks = list(range(first, first + local_size))
+        self.group = dist.new_group(self.ranks)
+
+    def share(self, params):
+        for i, p in enumerate(params):
+            dist.broadcast(p, src=self.ranks[i], group=self.group)
+        for i in range(dist.get_world_size()):
+            dist.broadcast(params[0], src=i)
 """,
 ]

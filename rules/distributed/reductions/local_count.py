@@ -5,7 +5,7 @@ What it does
     that a comparison or a mask selects (`(labels != -100).sum()`, `mask.sum()`, `len(x[x > 0])`), also through
     arithmetic, `.item()` and calls of the project. Reported where such a count is multiplied by the number of ranks to
     stand for a count over all of them, where a loss that is scaled by the number of ranks is divided by it, and where a
-    sum of rows that a collective has summed over the ranks is divided by the number of these rows. Silent
+    sum of rows, or of batches, that a collective has summed over the ranks is divided by their number. Silent
     where a collective has reduced the count, and where nothing tells that ranks have different data.
 
 Why is this bad
@@ -27,7 +27,7 @@ from validator.finding import Finding, Related
 from validator.flow.program import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.sums import is_scaled, is_size, spanned, summed
+from validator.flow.queries.sums import KEEPING, is_scaled, is_size, spanned, summed
 from validator.project import Project
 from validator.rule import Rule
 
@@ -45,7 +45,7 @@ _COUNTING = frozenset({"sum", "count_nonzero", "numel", "size"})
 def check_project(project: Project) -> Iterator[Finding]:
     seen = set()
     queries = project.analysis(Queries)
-    units = [unit for unit in queries.mentioning(*_COUNTING) if not is_aside(unit.path)]
+    units = [unit for unit in queries.mentioning(*_COUNTING, "all_reduce", "reduce") if not is_aside(unit.path)]
     for place in (place for unit in units for place in queries.values(unit, "binary")):
         if place.value.data not in ("Mult", "Div"):
             continue
@@ -77,8 +77,13 @@ def _summed_over_ranks(quotient: Place) -> Place | None:
 
 
 def _rows(count: Place) -> Rows | None:
-    """Of what a value is the number of rows (dimension 0), or of elements (None)."""
+    """Of what a value is the number of rows (dimension 0), of elements (None), or of rounds (-1)."""
+    while count.value.op == "call" and count.method in KEEPING | {"int"}:
+        inner = count.receiver or count.operand(1)
+        count = inner.root
     value = count.value
+    if (loop := _grows(count)) is not None:
+        return loop, -1
     if value.op == "item" and count.operand(1).val.is_const(0) and count.operand(0).root.value.data == "shape":
         return count.operand(0).root.operand(0).root, 0
     if value.op != "call":
@@ -90,8 +95,24 @@ def _rows(count: Place) -> Rows | None:
     return (count.receiver.root, None) if count.method == "numel" and count.receiver is not None else None
 
 
+def _grows(place: Place) -> Place | None:
+    """The loop, by the value that its rounds are counted with, in each round of which something is added to a value."""
+    unit, value = place.unit, place.value
+    loop = unit.code.loops.get(value.block) if value.op == "phi" else None
+    added = (place._replace(number=number).root for number in value.args if number != place.number)
+    grown = any(
+        each.value.op == "binary"
+        and each.value.data == "Add"
+        and place.number in {unit.root(n) for n in each.value.args}
+        for each in added
+    )
+    return place._replace(number=loop.iterator) if loop is not None and loop.iterator >= 0 and grown else None
+
+
 def _added_up(total: Place) -> Rows | None:
-    """Of what a value is the sum over rows (dimension 0), or over all elements (None)."""
+    """Of what a value is the sum over rows (dimension 0), over all elements (None), or over rounds (-1)."""
+    if (loop := _grows(total)) is not None:
+        return loop, -1
     if total.value.op != "call" or total.method != "sum":
         return None
     function = total.receiver is None or any(o[0] == "ext" for o in total.receiver.val.each)
@@ -239,6 +260,18 @@ def centre(outputs):
     dist.all_reduce(total)
     return total / len(outputs)  # error: MP580
 """,
+    """
+import torch
+import torch.distributed as dist
+
+def evaluate(model, loader):
+    total, batches = torch.zeros(1), 0
+    for batch in loader:
+        total = total + model(batch).mean()
+        batches += 1
+    dist.all_reduce(total, op=dist.ReduceOp.SUM)
+    return total.item() / batches  # error: MP580
+""",
 ]
 
 CORRECT = [
@@ -285,5 +318,26 @@ def features(outputs, tp_group):
     total = outputs.sum(dim=-1)
     dist.all_reduce(total, group=tp_group)
     return total / len(outputs)
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def evaluate(model, loader):
+    total, batches = torch.zeros(1), torch.zeros(1)
+    for batch in loader:
+        total += model(batch).mean()
+        batches += 1
+    dist.all_reduce(total, op=dist.ReduceOp.SUM)
+    dist.all_reduce(batches, op=dist.ReduceOp.SUM)
+    return total.item() / batches.item()
+
+def averaged(model, loader):
+    total, batches = torch.zeros(1), 0
+    for batch in loader:
+        total += model(batch).mean()
+        batches += 1
+    dist.all_reduce(total, op=dist.ReduceOp.SUM)
+    return total / batches / dist.get_world_size()
 """,
 ]

@@ -1,0 +1,140 @@
+"""Weights that one rank has loaded, sharded by FSDP without being handed to the others.
+
+What it does
+    Reports `FullyShardedDataParallel(module)` without `sync_module_states=True` where the weights of the module are
+    loaded under a test of the rank in the same function (`if rank == 0: module.load_state_dict(…)`), or where ranks
+    make the module in different ways (`from_pretrained` on one, from its configuration on the others). Silent where a
+    collective runs in between, which may hand them out.
+
+Why is this bad
+    FSDP takes from each rank its own shard of what that rank holds. All shards but the first are then random, or memory
+    that nobody has written, and training begins with a model that is none.
+
+References
+    https://docs.pytorch.org/docs/stable/fsdp.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.domains.spmd import only
+from validator.finding import Finding, Related
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_aside
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP553", "weights-of-one-rank", "warning", "1.0", tokens=("FullyShardedDataParallel", "FSDP"), solves=True)
+
+_LOADING = frozenset({"load_state_dict", "load_weights", "from_pretrained"})
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries = project.analysis(Queries)
+    for call in queries.calls("torch.distributed.fsdp.FullyShardedDataParallel"):
+        sync, module = call.argument("sync_module_states", 10), call.argument("module", 0)
+        left_out = sync is None and "**" not in call.value.data.names or sync is not None and sync.val.is_const(False)
+        if not left_out or module is None or is_aside(call.unit.path):
+            continue
+        loaded = _loaded(queries, call, module) or _made_apart(module)
+        if loaded is not None and not _meets(queries, loaded, call):
+            yield _finding(call, loaded)
+
+
+def _loaded(queries: Queries, call: Place, module: Place) -> Place | None:
+    """The call before that loads the weights of a module on some ranks only."""
+    loading = (each for each in queries.calls_in(call.unit) if each.number < call.number and each.method in _LOADING)
+    for each in loading:
+        owner = each.receiver
+        if owner is not None and owner.root == module.root and only(each.under, "rank", "member"):
+            return each
+    return None
+
+
+def _made_apart(module: Place) -> Place | None:
+    """Where one rank loads the module that others only make."""
+    root = module.root
+    if root.value.op != "phi" or not only(root.val.v, "rank", "member"):
+        return None
+    makers = [root._replace(number=number).root for number in root.value.args]
+    loading = [each for each in makers if each.value.op == "call" and each.method in _LOADING]
+    return loading[0] if loading and len(loading) < len(makers) else None
+
+
+def _meets(queries: Queries, first: Place, last: Place) -> bool:
+    """Whether a collective that moves data runs between two calls of a function."""
+    between = (each for each in queries.calls_in(first.unit) if first.number < each.number < last.number)
+    return any(operation.name != "barrier" for each in between for operation, _ in each.reached())
+
+
+def _finding(call: Place, loaded: Place) -> Finding:
+    return RULE.finding(
+        call.unit.path,
+        call.at,
+        f"`{call.operand(0).text}`{call.where} shards weights that only some ranks have loaded (`{loaded.method}`)",
+        help="pass `sync_module_states=True`, so that rank 0's weights are broadcast first",
+        related=[Related(loaded.unit.path, loaded.at[0], "loaded here, on some ranks")],
+        context=f"{call.unit.qualname}:{loaded.method}",
+    )
+
+
+INCORRECT = [
+    """
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+def build(model, path, init):
+    if dist.get_rank() == 0:
+        model.load_state_dict(torch.load(path), assign=True)
+    dist.barrier()
+    return FSDP(model, param_init_fn=init, device_id=0)  # error: MP553
+""",
+    """
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from transformers import AutoConfig, AutoModelForCausalLM
+
+def build(name):
+    if dist.get_rank() == 0:
+        model = AutoModelForCausalLM.from_pretrained(name)
+    else:
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(name))
+    return FSDP(model, sync_module_states=False)  # error: MP553
+""",
+]
+
+CORRECT = [
+    """
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+def build(model, path, init):
+    if dist.get_rank() == 0:
+        model.load_state_dict(torch.load(path), assign=True)
+    return FSDP(model, param_init_fn=init, sync_module_states=True)
+
+def everywhere(model, path):
+    model.load_state_dict(torch.load(path))
+    return FSDP(model)
+""",
+    """
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+def build(model, path, sync):
+    if dist.get_rank() == 0:
+        model.load_state_dict(torch.load(path))
+    for parameter in model.parameters():
+        dist.broadcast(parameter.data, src=0)
+    return FSDP(model)
+
+def as_told(model, path, sync):
+    if dist.get_rank() == 0:
+        model.load_state_dict(torch.load(path))
+    return FSDP(model, sync_module_states=sync)
+""",
+]
