@@ -67,7 +67,7 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _summed_over_ranks(quotient: Place) -> Place | None:
     """The collective that has summed rows over ranks which are then divided by their number on this rank alone."""
-    counted = _rows(quotient.operand(1).root)
+    counted = _rows(quotient.operand(1).root) if not any(summed(quotient.operand(1))) else None
     calls = list(summed(quotient.operand(0))) if counted is not None else []
     tensor = calls[-1].argument(*calls[-1].operations[0].row.equal) if calls else None
     if counted is None or tensor is None or _added_up(tensor.root) != counted:
@@ -97,16 +97,17 @@ def _rows(count: Place) -> Rows | None:
 
 def _grows(place: Place) -> Place | None:
     """The loop, by the value that its rounds are counted with, in each round of which something is added to a value."""
-    unit, value = place.unit, place.value
-    loop = unit.code.loops.get(value.block) if value.op == "phi" else None
-    added = (place._replace(number=number).root for number in value.args if number != place.number)
-    grown = any(
-        each.value.op == "binary"
-        and each.value.data == "Add"
-        and place.number in {unit.root(n) for n in each.value.args}
-        for each in added
-    )
-    return place._replace(number=loop.iterator) if loop is not None and loop.iterator >= 0 and grown else None
+    queue, seen = [place], {place.number}
+    for each in queue:  # where a loop may be broken off, what comes from there, too
+        loop = each.unit.code.loops.get(each.value.block) if each.value.op == "phi" else None
+        parts = [each._replace(number=number).root for number in each.value.args] if each.value.op == "phi" else []
+        added = [part for part in parts if part.value.op == "binary" and part.value.data == "Add"]
+        if loop is not None and any(each.number in map(each.unit.root, part.value.args) for part in added):
+            return place._replace(number=loop.iterator) if loop.iterator >= 0 else None
+        parts += [part._replace(number=number).root for part in added for number in part.value.args]
+        queue += [part for part in parts if part.value.op in ("phi", "binary") and part.number not in seen]
+        seen.update(part.number for part in parts)
+    return None
 
 
 def _added_up(total: Place) -> Rows | None:
