@@ -28,6 +28,7 @@ from validator.domains.spmd import (
 )  # fmt: skip
 from validator.flow.annotations import objects_of
 from validator.flow.attributes import attribute
+from validator.flow.batches import batch_of
 from validator.flow.calls import Calling, axes_in
 from validator.flow.containers import GROWING, fillings
 from validator.flow.control import reachable
@@ -779,7 +780,9 @@ class Evaluation(Walk):
         for o in iterable.each:
             if o[0] == "made" and self.models.library(o[1]).iterates == "data":
                 v |= data()
-                found.append(UNKNOWN)
+                found.append(batch_of(self, iterable))
+            elif o[0] == "keeping":
+                continue  # of the loader beside it
             elif o[0] == "generator":
                 found.append(self.calling.yielded(o))
             elif o[0] == "made" and any(each[0] in ("seq", "dict") for each in iterable.each):

@@ -1,0 +1,76 @@
+"""What a data loader gives: the samples of its data set, put together by its `collate_fn` or as PyTorch does itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from validator.domains.spmd import data
+from validator.flow.callgraph.dataclass_readers import OF_NOBODY
+from validator.flow.substitution import instantiated
+from validator.flow.values import BOTTOM, NONE_OBJ, UNKNOWN, Obj, Val, bare, join, obj, picked, sequence, tuple_of
+
+if TYPE_CHECKING:
+    from validator.flow.program import Unit
+    from validator.flow.transfer import Evaluation
+
+_OWN = Val(UNKNOWN.objs, data())  # a batch of numbers: each rank has its own
+
+
+def batch_of(at: Evaluation, loader: Val) -> Val:
+    """One batch of a loader that keeps its data set; anything where nobody knows what that holds."""
+    found = [_batch(at, o) for o in loader.of("keeping")]
+    return join(found) if found else _OWN
+
+
+def _batch(at: Evaluation, keeping: Obj) -> Val:
+    sample = _sample(at, picked(keeping[1], "dataset"))
+    collate = picked(keeping[1], "collate_fn")
+    if not collate.objs or collate == bare(OF_NOBODY):
+        return join([_stacked(Val(frozenset({o}))) for o in sample.each]) if sample.objs else _OWN
+    made = [_called(at, o, sequence(sample)) for o in collate.each]
+    return join(made) if made else _OWN
+
+
+def _sample(at: Evaluation, dataset: Val) -> Val:
+    """One sample of a data set, or of what a wrapper of a library keeps."""
+    found = []
+    for o in dataset.each:
+        method = o[1].find("__getitem__") if o[0] in ("inst", "self") else None
+        unit = at.flow.unit_of(method) if method is not None else None
+        if unit is not None:
+            found.append(_result(at, unit, [Val(frozenset({o}))]))
+        elif o[0] == "keeping" and (inner := picked(o[1], "dataset")).objs:
+            found.append(_sample(at, inner))
+        elif o[0] != "made" or not dataset.of("keeping"):
+            found.append(UNKNOWN)
+    return join(found) if found else UNKNOWN
+
+
+def _called(at: Evaluation, o: Obj, samples: Val) -> Val:
+    """What a function that puts samples together makes of them."""
+    if o[0] == "bound":
+        return _result(at, o[1], [o[2], samples])
+    if o[0] == "unit":
+        return _result(at, o[1], [samples])
+    method = o[1].find("__call__") if o[0] in ("inst", "self") else None
+    unit = at.flow.unit_of(method) if method is not None else None
+    return _result(at, unit, [Val(frozenset({o})), samples]) if unit is not None else _OWN
+
+
+def _result(at: Evaluation, unit: Unit, given: list[Val]) -> Val:
+    if unit.code.is_generator:
+        return UNKNOWN
+    returned: Val = at.flow.part(("unit", unit), "returned")
+    made = instantiated(returned, lambda position: given[position] if position < len(given) else UNKNOWN)
+    return Val(made.objs or UNKNOWN.objs, made.v | data(), made.n, made.p, made.state)
+
+
+def _stacked(sample: Val) -> Val:
+    """A batch of samples of one kind, as PyTorch's own `default_collate` makes it."""
+    (o,) = sample.objs
+    if o[0] == "tuple":
+        return Val(tuple_of([_OWN] * len(o[1])).objs, data())
+    if o[0] == "dict":
+        rest = None if o[2] is None else _OWN
+        return Val(obj("dict", tuple((key, _OWN) for key, _ in o[1]), rest).objs, data())
+    return BOTTOM if o == NONE_OBJ else _OWN
