@@ -1,6 +1,6 @@
 """Where a step's device time goes: milliseconds by kernel, by phase, and without any kernel, after a warm-up.
 
-    torchrun --standalone --nproc-per-node=2 kernels.py CELLS.jsonl OUT.jsonl
+    torchrun --standalone --nproc-per-node=2 device_time.py CELLS.jsonl OUT.jsonl
 
 Each line of CELLS holds the settings of a `bench.configuration.Configuration`. The profiler makes the host slower, so
 the time without a kernel is at most what it says; `milliseconds` are of steps without it. `power` is of whole steps one
