@@ -38,10 +38,16 @@ class Backend:
     """Variants that `bench tune` tries unless it is told which."""
     unsharded = ""
     """The backend that runs instead with DEBUG_DISABLE_FSDP=1."""
+    runs = True
+    """Whether `bench` can run it; else plans of whole jobs alone know it."""
     predicted = True
     """Whether its memory can be predicted."""
     splits_head = True
     """Whether tensor parallelism splits the weight of the head."""
+    splits_embedding = False
+    """Whether tensor parallelism splits the embedding, too, tied or not."""
+    keeps_gradients = False
+    """Whether gradients have a buffer that is always there, and goes to the host with the parameters."""
     splits_vocabulary = False
     """Whether tensor-parallel ranks hold logits of their part of the vocabulary only."""
     overlaps_tp = False
@@ -92,11 +98,21 @@ class Backend:
         return {"backend": self.name, "zero_stage": stage if self.stages else None}
 
 
+def _named(runs: bool) -> Mapping[str, Backend]:
+    found = [module.BACKEND for module in registry.modules(__name__, __path__).values()]
+    return {backend.name: backend for backend in found if backend.name and backend.runs == runs}
+
+
 @cache
 def every() -> Mapping[str, Backend]:
-    """All backends with a name, by it."""
-    found = [module.BACKEND for module in registry.modules(__name__, __path__).values()]
-    return {backend.name: backend for backend in found if backend.name}
+    """All backends with a name that can be run, by it."""
+    return _named(runs=True)
+
+
+@cache
+def planned() -> Mapping[str, Backend]:
+    """Those that plans of whole jobs alone know."""
+    return _named(runs=False)
 
 
 def names() -> tuple[str, ...]:
@@ -107,7 +123,7 @@ def find(name: str) -> Backend:
     """The backend of a name; any other name is a class of somebody's own."""
     from bench.backends.external import External
 
-    return every().get(name) or External(name)
+    return every().get(name) or planned().get(name) or External(name)
 
 
 def variants() -> dict[str, Mapping[str, Any]]:
@@ -122,4 +138,4 @@ def without_foreign(configuration: Configuration) -> dict[str, Any]:
     return {name: getattr(type(configuration), name) for name in foreign}
 
 
-__all__ = ["Backend", "every", "find", "names", "variants", "without_foreign"]
+__all__ = ["Backend", "every", "find", "names", "planned", "variants", "without_foreign"]

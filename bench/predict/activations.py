@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bench import backends
+from bench.predict.adapters import kept
 from bench.predict.layout import Layout
 from rules.models import ModelFacts
 
@@ -47,12 +48,14 @@ class HeadBytes:
     weight: float = 0.0
 
 
-def layer_bytes(facts: ModelFacts, layout: Layout) -> float:
-    """Bytes kept for the backward pass over all layers, and the layer that is recomputed if any are."""
+def layer_bytes(facts: ModelFacts, layout: Layout, in_flight: float = 1.0) -> float:
+    """Bytes kept for the backward pass over all layers by so many micro-batches, and the layer that is recomputed if
+    any are."""
     layer = layout.tokens * _per_token(facts, layout)
     if not layout.checkpointing:
-        return facts.layers * layer
-    return facts.layers * layout.tokens * facts.hidden * layout.item / _sequence_split(layout) + layer
+        return in_flight * facts.layers * layer
+    inputs = facts.layers * layout.tokens * facts.hidden * layout.item / _sequence_split(layout)
+    return in_flight * inputs + layer
 
 
 def norm_bytes(facts: ModelFacts, layout: Layout) -> float:
@@ -72,7 +75,9 @@ def _per_token(facts: ModelFacts, layout: Layout) -> float:
         LAYER.attention_io * (facts.heads + facts.kv_heads) * facts.head_dim + mlp * mlp_width(facts)
     ) * item / layout.tp  # fmt: skip
     scores = facts.heads / layout.tp * layout.seq_len * LAYER.eager_scores if layout.eager_attention else 0.0
-    return 2 * norm * facts.hidden / _sequence_split(layout) + split + dispatched_width(facts) * item + scores
+    of_adapters = kept(facts, layout.adapters, item) / layout.tp if layout.adapters else 0.0
+    whole = 2 * norm * facts.hidden / _sequence_split(layout) + dispatched_width(facts) * item
+    return whole + split + scores + of_adapters
 
 
 def mlp_width(facts: ModelFacts) -> float:
@@ -90,10 +95,11 @@ def dispatched_width(facts: ModelFacts) -> float:
 
 
 def splits_vocabulary(facts: ModelFacts, layout: Layout) -> bool:
-    """Whether tensor-parallel ranks hold logits of their part of the vocabulary only. A tied head is not split."""
-    return (
-        backends.find(layout.backend).splits_vocabulary and layout.tp > 1 and not facts.tied and layout.head != "liger"
-    )
+    """Whether tensor-parallel ranks hold logits of their part of the vocabulary only. A tied head is split where the
+    embedding is."""
+    backend = backends.find(layout.backend)
+    split = backend.splits_vocabulary and (backend.splits_embedding or not facts.tied)
+    return split and layout.tp > 1 and layout.head != "liger"
 
 
 def head_bytes(facts: ModelFacts, layout: Layout, weight: float, chunk_backward: float) -> HeadBytes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bench.predict.adapters import Adapters
+
 ITEM_SIZE = {"bf16": 2, "fp16": 2, "fp32": 4}
 
 
@@ -14,6 +16,10 @@ class Layout:
     `master` is the type of the weights that the optimizer updates. FSDP2 keeps its (sharded) parameters in
     it, the other backends keep a copy beside the parameters. `embedding_apart` says whether FSDP2 shards the
     embedding as a group of its own; with the head in the root's group both are gathered and reduced at once.
+
+    `pp`, `virtual_pp`, `ep`, `expert_tp`, `shards_optimizer` and `main_grads` (the type of the gradients' buffer) are
+    Megatron's. With `adapters` they alone are trained. `quantized`: bytes of a frozen weight in a linear layer; 0 where
+    they are as the others.
     """
 
     backend: str = "fsdp2"
@@ -35,6 +41,14 @@ class Layout:
     embedding_apart: bool = True
     offload_optimizer: bool = False
     offload_param: bool = False
+    pp: int = 1
+    virtual_pp: int = 1
+    ep: int = 1
+    expert_tp: int = 1
+    shards_optimizer: bool = True
+    main_grads: str = "fp32"
+    adapters: Adapters | None = None
+    quantized: float = 0.0
 
     @property
     def shards(self) -> int:

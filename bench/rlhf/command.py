@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import dropwhile
+from itertools import dropwhile, takewhile
 from typing import TYPE_CHECKING, TypeVar
 
 from bench.problems import Problem
@@ -54,6 +54,19 @@ class Command:
         value = self.given(names)
         return default if value is None else str(value)
 
+    def several(self, names: Names) -> tuple[str, ...]:
+        """All values of an option: words up to the next one, or a list as Hydra writes it; () where it is not given."""
+        first = self.given(names)
+        if first is None or isinstance(first, bool) or first.lower() in ("null", "none"):
+            return ()
+        at = next(
+            (at for at, word in enumerate(self.words) if word.startswith("--") and _key(word) in _listed(names)), None
+        )
+        words = [first]
+        if at is not None and "=" not in self.words[at]:
+            words = list(takewhile(lambda word: not word.startswith("-"), self.words[at + 1 :]))
+        return tuple(filter(None, re.split(r"[\s,\[\]'\"]+", " ".join(words))))
+
     def on(self, names: Names, default: bool = False) -> bool:
         """Whether a switch is set."""
         value = self.given(names)
@@ -98,6 +111,11 @@ def _likeness(name: str, other: str) -> float:
     return min((difflib.SequenceMatcher(None, *pair).ratio() for pair in pairs), default=0.0)
 
 
+def _key(word: str) -> str:
+    """The name of an option as flags are kept."""
+    return word.partition("=")[0].lstrip("-").replace("-", "_")
+
+
 def _listed(names: Names) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else names
 
@@ -135,7 +153,7 @@ def parse(words: list[str]) -> Command:
         following = words[at + 1] if at + 1 < len(words) else "--"
         name, equals, value = word.partition("=")
         if word.startswith("--") and len(word) > 2:
-            key = name.lstrip("-").replace("-", "_")
+            key = _key(word)
             bare = True if following.startswith("-") and not re.fullmatch(r"-\d[\d.e-]*", following) else following
             command.flags[key] = value if equals else bare
         elif equals and _SETTING.fullmatch(name):

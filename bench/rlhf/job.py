@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bench import backends
+from bench.predict.activations import splits_vocabulary
 from bench.predict.layout import Layout
-from bench.predict.memory import estimate
+from bench.predict.memory import estimate, weights
 from bench.predict.moments import CONSTANTS
 from rules.models import ModelFacts
 
@@ -48,14 +49,13 @@ class Part:
 
     @property
     def gpus(self) -> int:
-        return self.layout.dp * self.layout.tp * self.layout.ring
+        return self.layout.dp * self.layout.tp * self.layout.ring * self.layout.pp
 
     @property
     def weights(self) -> float:
         """Bytes of its parameters on each GPU."""
         if not self.trains:
-            shards = self.layout.shards if _sharded(self.layout) else 1
-            return self.layout.item * self.facts.parameters / (self.layout.tp * shards)
+            return weights(self.facts, self.layout)
         return 0.0 if self.layout.offload_param else estimate(self.facts, self.layout).parameters
 
     @property
@@ -63,9 +63,15 @@ class Part:
         return estimate(self.facts, self.layout).optimizer if self.trains else 0.0
 
     @property
+    def gradients(self) -> float:
+        """Bytes of gradients between steps, which are there as long as the parameters."""
+        buffered = self.trains and backends.find(self.layout.backend).keeps_gradients
+        return estimate(self.facts, self.layout).gradients if buffered else 0.0
+
+    @property
     def idle(self) -> float:
         """Bytes while others work."""
-        return self.weights * self.idle_parameters + self.optimizer * self.idle_optimizer
+        return (self.weights + self.gradients) * self.idle_parameters + self.optimizer * self.idle_optimizer
 
     @property
     def training(self) -> float:
@@ -81,8 +87,9 @@ class Part:
             tables = facts.vocab * facts.hidden
             gathered = layout.item * (tables + (facts.parameters - tables) / facts.layers) / layout.tp
         layer = self.score_tokens * layout.item * (4 * facts.hidden + 3 * facts.mlp) / layout.tp
-        logits = self.score_tokens * facts.vocab * (layout.item + 4) if self.role in SCORES_LOGITS else 0.0
-        kept = self.optimizer * self.idle_optimizer
+        vocabulary = facts.vocab / (layout.tp if splits_vocabulary(facts, layout) else 1)
+        logits = self.score_tokens * vocabulary * (layout.item + 4) if self.role in SCORES_LOGITS else 0.0
+        kept = self.optimizer * self.idle_optimizer + self.gradients * self.idle_parameters
         return self.weights + kept + gathered + layer + logits
 
 

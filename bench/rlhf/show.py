@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from bench.predict.layout import Layout
 from bench.predict.planning import variant_name
 from bench.problems import Problem
 from bench.rlhf import command, frameworks
@@ -24,10 +25,14 @@ def job_of(recipe: str, gpus: int | None, named: Sequence[str] = ()) -> Job:
     with commas between, or `NAME` for all whose own is not known. Raises `Problem`, one line."""
     path = Path(recipe)
     shown = recipe if len(recipe) < 60 else f"{recipe[:57]}…"
-    if not path.is_file() and " " not in recipe.strip():
+    try:
+        is_file = path.is_file()
+    except OSError:  # a command that is too long for a name
+        is_file = False
+    if not is_file and " " not in recipe.strip():
         raise Problem(f"--recipe {recipe}: no such file, and no command")
     try:
-        text = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else recipe
+        text = path.read_text(encoding="utf-8", errors="replace") if is_file else recipe
         read = command.read(text, frameworks.starts)
         said = _named(named, frameworks.of(read).MODELS)
         made = frameworks.job(read, _models(read, said), gpus)
@@ -105,8 +110,7 @@ def _models_text(job: Job) -> list[str]:
     rows: list[tuple[str, ...]] = [("model", "", "GPUs", "split", "micro-batch", "weights GB", "optimizer GB")]
     for part in job.parts:
         layout = part.layout
-        backend = variant_name(layout.backend, layout.zero_stage)
-        split = f"{backend} dp {layout.dp} tp {layout.tp} ring {layout.ring}"
+        split = _split(layout)
         micro = f"{layout.micro_batch_size} x {layout.seq_len}" if part.trains else f"{part.score_tokens:,.0f} tokens"
         sizes = [f"{size / 1e9:.1f}" for size in (part.weights, part.optimizer)]
         rows.append((part.role, part.facts.name, str(part.gpus), split, micro, *sizes))
@@ -116,6 +120,15 @@ def _models_text(job: Job) -> list[str]:
         rows.append(("rollout", one.facts.name, str(one.gpus), f"{one.count} engines tp {one.tp}", cached,
                      f"{one.weights / 1e9:.1f}", "-"))  # fmt: skip
     return [f"{job.framework}:", "", grid(rows[1:], rows[0])]
+
+
+def _split(layout: Layout) -> str:
+    backend = variant_name(layout.backend, layout.zero_stage)
+    more = {"pp": layout.pp, "virtual pp": layout.virtual_pp, "ep": layout.ep}
+    shown = [f"{backend} dp {layout.dp} tp {layout.tp} ring {layout.ring}"]
+    shown += [f"{name} {size}" for name, size in more.items() if size > 1]
+    shown += [f"lora {layout.adapters.rank}"] if layout.adapters else []
+    return " ".join([*shown, *["4-bit"] * (layout.quantized > 0)])
 
 
 def _moments_text(job: Job, gpu_memory: float) -> list[str]:

@@ -89,6 +89,11 @@ class ModelFacts:
         """Whether the parameters of this kind of model can be counted, on which predictions rest."""
         return self.model_type in ARCHITECTURES
 
+    @property
+    def separate_projections(self) -> bool:
+        """Whether queries, keys, values, gate and up projection are linear layers of their own."""
+        return self.countable and bool(ARCHITECTURES[self.model_type].separate) and not self.experts
+
     def _architecture(self) -> Any:
         try:
             return ARCHITECTURES[self.model_type]

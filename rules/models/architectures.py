@@ -18,7 +18,8 @@ class Architecture:
     """The traits of a model type that decide its parameter count beyond its sizes.
 
     `norms` counts the normalisations over the hidden size in one layer. `qk_norm`: "head" has one weight of
-    the head size for queries and one for keys, "width" covers all heads, "each" has a weight per head.
+    the head size for queries and one for keys, "width" covers all heads, "each" has a weight per head. `separate`:
+    a layer has seven linear layers, `q_proj`, `k_proj`, `v_proj`, `o_proj`, `gate_proj`, `up_proj` and `down_proj`.
     `attention_bias` of None means that the configuration's own flag decides.
     """
 
@@ -34,40 +35,41 @@ class Architecture:
     router_bias: bool = False
     expert_bias: bool = False
     shared_gate: bool = False
+    separate: bool = False
 
 
 ARCHITECTURES: dict[str, Architecture] = {
-    "cohere": Architecture(qkv_bias=None, out_bias=None, norms=1, qk_norm="each"),
-    "cohere2": Architecture(qkv_bias=None, out_bias=None, norms=1),
+    "cohere": Architecture(qkv_bias=None, out_bias=None, norms=1, qk_norm="each", separate=True),
+    "cohere2": Architecture(qkv_bias=None, out_bias=None, norms=1, separate=True),
     "deepseek_v2": Architecture(),
     "deepseek_v3": Architecture(),
-    "gemma": Architecture(qkv_bias=None, out_bias=None),
-    "gemma2": Architecture(qkv_bias=None, out_bias=None, norms=4),
-    "gemma3_text": Architecture(qkv_bias=None, out_bias=None, norms=4, qk_norm="head"),
+    "gemma": Architecture(qkv_bias=None, out_bias=None, separate=True),
+    "gemma2": Architecture(qkv_bias=None, out_bias=None, norms=4, separate=True),
+    "gemma3_text": Architecture(qkv_bias=None, out_bias=None, norms=4, qk_norm="head", separate=True),
     "glm": Architecture(qkv_bias=None),
     "glm4": Architecture(qkv_bias=None, norms=4),
     "glm4_moe": Architecture(qkv_bias=None, qk_norm="head"),
     "gpt_neox": Architecture(qkv_bias=True, out_bias=True, mlp_bias=True, norm_bias=True, gated=False),
     "gpt_oss": Architecture(qkv_bias=True, out_bias=True, sinks=True, router_bias=True, expert_bias=True),
-    "granite": Architecture(qkv_bias=None, out_bias=None),
-    "llama": Architecture(qkv_bias=None, out_bias=None),
+    "granite": Architecture(qkv_bias=None, out_bias=None, separate=True),
+    "llama": Architecture(qkv_bias=None, out_bias=None, separate=True),
     "minimax_m2": Architecture(qk_norm="width"),
-    "mistral": Architecture(),
+    "mistral": Architecture(separate=True),
     "mixtral": Architecture(),
-    "olmo2": Architecture(qkv_bias=None, out_bias=None, qk_norm="width"),
-    "olmo3": Architecture(qkv_bias=None, out_bias=None, qk_norm="width"),
+    "olmo2": Architecture(qkv_bias=None, out_bias=None, qk_norm="width", separate=True),
+    "olmo3": Architecture(qkv_bias=None, out_bias=None, qk_norm="width", separate=True),
     "olmoe": Architecture(qkv_bias=None, out_bias=None, qk_norm="width"),
     "phi": Architecture(
         qkv_bias=True, out_bias=True, mlp_bias=True, norms=1, norm_bias=True, gated=False, head_bias=True
     ),
     "phi3": Architecture(),
     "phimoe": Architecture(qkv_bias=True, out_bias=True, norm_bias=True, head_bias=True),
-    "qwen2": Architecture(qkv_bias=True),
+    "qwen2": Architecture(qkv_bias=True, separate=True),
     "qwen2_moe": Architecture(qkv_bias=True, shared_gate=True),
-    "qwen3": Architecture(qkv_bias=None, out_bias=None, qk_norm="head"),
+    "qwen3": Architecture(qkv_bias=None, out_bias=None, qk_norm="head", separate=True),
     "qwen3_moe": Architecture(qkv_bias=None, out_bias=None, qk_norm="head"),
-    "seed_oss": Architecture(qkv_bias=True),
-    "smollm3": Architecture(qkv_bias=None, out_bias=None),
+    "seed_oss": Architecture(qkv_bias=True, separate=True),
+    "smollm3": Architecture(qkv_bias=None, out_bias=None, separate=True),
     "starcoder2": Architecture(qkv_bias=True, out_bias=True, mlp_bias=True, norm_bias=True, gated=False),
 }  # fmt: skip
 """By the `model_type` of a configuration."""

@@ -122,8 +122,8 @@ def test_dynamic_batches_of_openrlhf_are_rows_of_tokens(tmp_path: Path, capsys: 
 def test_the_trainers_of_one_model_are_not_planned_as_ppo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan("deepspeed --module openrlhf.cli.train_sft --pretrain qwen2.5-7b\n", tmp_path)[0] == 2
     assert "openrlhf.cli.train_sft is no RLHF job of several models" in capsys.readouterr().err
-    assert plan(VERL.rstrip() + " actor_rollout_ref.actor.strategy=megatron\n", tmp_path)[0] == 2
-    assert "strategy=megatron: only jobs of verl with FSDP are planned" in capsys.readouterr().err
+    assert plan(VERL.rstrip() + " actor_rollout_ref.actor.strategy=veomni\n", tmp_path)[0] == 2
+    assert "strategy=veomni: only jobs of verl with FSDP or Megatron are planned" in capsys.readouterr().err
 
 
 def test_options_in_arrays_and_functions_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -175,11 +175,12 @@ def test_gpus_that_win_over_the_script_are_those_that_are_checked(
 
 
 def test_what_the_plan_does_not_count_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plan(VERL.rstrip() + " actor_rollout_ref.model.lora_rank=32 trainer.logger=console +data.new_thing=1\n", tmp_path)
+    more = "actor_rollout_ref.model.fused_kernels=32 trainer.logger=console +data.new_thing=1"
+    plan(f"{VERL.rstrip()} {more}\n", tmp_path)
     told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: option")]
-    assert told == ["note: option actor_rollout_ref.model.lora_rank is not understood: the plan does not count it"]
-    found = data(dotted(OPENRLHF.format(more="--ds.lora.rank 8 --logger.wandb.key x")), tmp_path, capsys)
-    assert "option --ds.lora.rank is not understood: the plan does not count it" in found["notes"]  # type: ignore[operator]
+    assert told == ["note: option actor_rollout_ref.model.fused_kernels is not understood: the plan does not count it"]
+    found = data(dotted(OPENRLHF.format(more="--ds.use_liger_kernel --logger.wandb.key x")), tmp_path, capsys)
+    assert "option --ds.use_liger_kernel is not understood: the plan does not count it" in found["notes"]  # type: ignore[operator]
     assert not any("wandb" in note for note in found["notes"])  # type: ignore[attr-defined]
 
 

@@ -19,6 +19,7 @@ from bench.cli import main as bench
 from bench.configuration import Configuration, model_name, seed_folder
 from bench.report.columns import as_csv, table
 from bench.report.glance import workloads
+from bench.report.predicted import predicted
 from bench.report.rows import collect, to_row
 from bench.report.scaling import fits, line
 from bench.report.sections import grid
@@ -120,6 +121,12 @@ def test_a_fit_of_noise_predicts_nothing(tmp_path: Path) -> None:
 def test_memory_of_earlier_rows_is_taken_off() -> None:
     row = to_row(result(4) | {"left_allocated": 10**9}, Path("x.jsonl"))
     assert row.memory == 3e9
+
+
+def test_memory_is_predicted_for_gpus_alone(folder: Path) -> None:
+    on_cpus = [row for row in collect([folder]).rows if row.label.startswith("ddp")]
+    assert [predicted(row) for row in on_cpus] == [None] * 3
+    assert any(predicted(row) for row in collect([RESULTS]).rows)
 
 
 def test_every_format_holds_every_row(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

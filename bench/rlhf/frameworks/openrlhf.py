@@ -2,12 +2,17 @@
 
 Its options have had two styles of names, `--zero_stage` and since 0.10.2 `--ds.zero_stage`; both are in the table.
 Defaults are those of `openrlhf/cli/train_ppo_ray.py`. Logits are made whole, in fp32.
+
+With `--lora_rank` actor and critic train adapters; the reference is a whole model all the same, and with
+`--load_in_4bit` all four are quantised, scales too (`models/actor.py`, `models/model.py`, `trainer/ray/launcher.py` of
+0.11.2).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bench.predict.adapters import ALL_LINEAR, FOUR_BITS_NESTED, Adapters
 from bench.predict.layout import Layout
 from bench.problems import Problem
 from bench.rlhf.command import Command
@@ -96,17 +101,43 @@ def _part(command: Command, role: str, facts: ModelFacts, gpus: int) -> Part:
     if command.on(_OF("dynamic_batch")):  # one row of as many tokens as fit, at least one sample
         scored, most = (max(tokens * ring * tp, length) for tokens in (score_tokens, train_tokens))
         micro, length, accumulated = 1, most, ACCUMULATION
-    bf16 = command.text(_OF("dtype"), "bf16") != "fp16" and command.on(_OF("bf16"), True)
+    stage, four_bits = command.number(_OF("zero_stage"), 2), _four_bits(command)
+    if four_bits and stage == 3:
+        raise Problem("4-bit weights at ZeRO-3: what DeepSpeed keeps of them on a GPU is not known")
     layout = Layout(
-        backend="deepspeed", zero_stage=command.number(_OF("zero_stage"), 2), dp=dp, tp=tp, ring=ring,
-        micro_batch_size=micro, seq_len=length, grad_accum=accumulated, dtype="bf16" if bf16 else "fp16",
+        backend="deepspeed", zero_stage=stage, dp=dp, tp=tp, ring=ring,
+        micro_batch_size=micro, seq_len=length, grad_accum=accumulated, dtype="bf16" if _bf16(command) else "fp16",
         head="full" if role == "actor" else "chunked", checkpointing=command.on(_OF("checkpointing")),
         eager_attention=command.text(_OF("attn"), "flash_attention_2") == "eager",
-        offload_optimizer=command.on(_OF("offload_optimizer")),
+        offload_optimizer=command.on(_OF("offload_optimizer")), adapters=_adapters(command) if trains else None,
+        quantized=FOUR_BITS_NESTED if four_bits else 0.0,
     )  # fmt: skip
     away = {"reference": "ref_offload", "reward": "reward_offload"}.get(role, "trainer_sleep")
     idle = not command.on(_OF(away))
     return Part(role, facts, layout, trains, scored / ring, idle_parameters=idle, idle_optimizer=idle)
+
+
+def _bf16(command: Command) -> bool:
+    return command.text(_OF("dtype"), "bf16") != "fp16" and command.on(_OF("bf16"), True)
+
+
+def _adapters(command: Command) -> Adapters | None:
+    rank = command.number(_OF("lora_rank"), 0)
+    if rank < 1:
+        return None
+    targets = command.several(_OF("lora_targets")) or (ALL_LINEAR,)
+    return Adapters(rank, targets, dropout=command.share(_OF("lora_dropout"), 0.0) > 0)
+
+
+def _four_bits(command: Command) -> bool:
+    """Whether weights are quantised. Raises `Problem` for what OpenRLHF and bitsandbytes refuse."""
+    if not command.on(_OF("four_bits")):
+        return False
+    if _adapters(command) is None:
+        raise Problem("4-bit weights cannot be trained themselves: give adapters a rank, too")
+    if not _bf16(command):
+        raise Problem("4-bit weights are computed with in bf16 alone")
+    return True
 
 
 def _engine(command: Command, facts: ModelFacts) -> Engine | None:

@@ -1,6 +1,10 @@
 """TRL's GRPO and PPO scripts under `accelerate launch`: all models on every GPU, and vLLM where it is colocated.
 
 The ZeRO stage is that of accelerate's configuration file, where the command names one that is there.
+
+With `--use_peft` the policy trains adapters and is its own reference, without them; other models are as before.
+Adapters are kept in fp32, at ZeRO-3 and beside 4-bit weights in 16 bits (`trl/trainer/grpo_trainer.py` of 1.16). Where
+`--lora_target_modules` is not given, PEFT's table says which layers have one (`peft/utils/constants.py` of 0.21).
 """
 
 from __future__ import annotations
@@ -9,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bench.predict.adapters import FOUR_BITS, FOUR_BITS_NESTED, Adapters
 from bench.predict.layout import Layout
 from bench.problems import Problem
 from bench.rlhf.command import Command
@@ -22,6 +27,11 @@ MODELS = {
     "actor": ("model_name_or_path", "model"), "reference": ("model_name_or_path", "model"),
     "critic": ("reward_model_path", "model_name_or_path"), "reward": ("reward_model_path", "reward_model_name_or_path"),
 }  # fmt: skip
+_QUERIES_AND_VALUES = ("q_proj", "v_proj")
+_BY_DEFAULT = dict.fromkeys(
+    ("llama", "mistral", "gemma", "gemma2", "gemma3_text", "qwen2", "qwen3"), _QUERIES_AND_VALUES
+)
+"""PEFT's layers with an adapter by model type, of those models whose linear layers are known one by one."""
 
 
 def starts(words: Sequence[str]) -> bool:
@@ -30,10 +40,15 @@ def starts(words: Sequence[str]) -> bool:
 
 def roles(command: Command) -> list[str]:
     """The models of the job: PPO has four, GRPO a policy, and a reference where it pays for leaving it."""
-    if any(re.search(r"ppo(_tldr)?\.py", word) for word in command.words):
-        return ["actor", "critic", "reference", "reward"]
+    if _is_ppo(command):
+        return ["actor", "critic", *["reference"] * (not command.on("use_peft")), "reward"]
     named = command.text("reward_model_path") or command.text("reward_model_name_or_path")
-    return ["actor"] + ["reference"] * (command.share("beta", 0.0) > 0) + ["reward"] * bool(named)
+    leaves = command.share("beta", 0.0) > 0 and not command.on("use_peft")
+    return ["actor"] + ["reference"] * leaves + ["reward"] * bool(named)
+
+
+def _is_ppo(command: Command) -> bool:
+    return any(re.search(r"ppo(_tldr)?\.py", word) for word in command.words)
 
 
 def job(command: Command, models: Mapping[str, ModelFacts], gpus: int | None) -> Job:
@@ -68,10 +83,40 @@ def _stage(command: Command) -> int:
 
 def _part(command: Command, role: str, facts: ModelFacts, world: int, stage: int) -> Part:
     micro = command.number("per_device_train_batch_size", 8)
+    four_bits = _four_bits(command, stage) if role == "actor" else 0.0
+    adapters = _adapters(command, facts, casts=not four_bits and stage < 3) if role == "actor" else None
     layout = Layout(
         backend="deepspeed", zero_stage=stage, dp=world, micro_batch_size=micro, seq_len=_length(command),
         grad_accum=command.number("gradient_accumulation_steps", 1), head="full",
         dtype="bf16" if command.on("bf16", True) or command.text("torch_dtype") == "bfloat16" else "fp32",
-        checkpointing=command.on("gradient_checkpointing"),
+        checkpointing=command.on("gradient_checkpointing"), adapters=adapters, quantized=four_bits,
     )  # fmt: skip
     return Part(role, facts, layout, role in ("actor", "critic"), float(micro * _length(command)))
+
+
+def _adapters(command: Command, facts: ModelFacts, casts: bool) -> Adapters | None:
+    """Raises `Problem` where layers are trained whole beside them, or where which have one is not known."""
+    if not command.on("use_peft"):
+        return None
+    if command.several("lora_modules_to_save") or command.several("lora_target_parameters"):
+        raise Problem("--lora_modules_to_save, --lora_target_parameters: only adapters of linear layers are counted")
+    targets = command.several("lora_target_modules") or _BY_DEFAULT.get(facts.model_type, ())
+    if not targets:
+        raise Problem(f"which layers of {facts.name} have an adapter? --lora_target_modules")
+    return Adapters(command.number("lora_r", 16), targets, command.share("lora_dropout", 0.05) > 0, casts)
+
+
+def _four_bits(command: Command, stage: int) -> float:
+    """Bytes of a quantised weight, 0 where none is. Raises `Problem` for what is refused, or not known."""
+    if command.on("load_in_8bit"):
+        raise Problem("--load_in_8bit: what 8-bit layers keep for the backward pass is not known")
+    nested = command.on("use_bnb_nested_quant")
+    if not command.on("load_in_4bit"):
+        return 0.0
+    if not command.on("use_peft"):
+        raise Problem("--load_in_4bit without --use_peft: 4-bit weights cannot be trained themselves")
+    if stage == 3:
+        raise Problem("--load_in_4bit at ZeRO-3: what DeepSpeed keeps of 4-bit weights on a GPU is not known")
+    if _is_ppo(command):
+        raise Problem("--load_in_4bit with PPO: which of its models are quantised differs between versions of TRL")
+    return FOUR_BITS_NESTED if nested else FOUR_BITS

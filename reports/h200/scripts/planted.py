@@ -71,9 +71,11 @@ def nan() -> None:
 
 
 def _plan() -> tuple[str, str]:
-    """Phase and fault of the row that this worker runs."""
-    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path()
-    if VARIABLE not in os.environ or not (folder / FILE).is_file():
+    """Phase and fault of the row that this worker runs. Its folder is among the arguments of the process: the first on
+    GPUs, behind those of the process that forks the ranks on CPUs."""
+    folders = (Path(argument) for argument in sys.argv[1:])
+    folder = next((folder for folder in folders if (folder / FILE).is_file()), None)
+    if VARIABLE not in os.environ or folder is None:
         return "", ""
     phase, fault = json.loads(os.environ[VARIABLE]).get(str(stored(folder).seq_len), ("", ""))
     return phase, fault

@@ -1,10 +1,10 @@
 """Where a step's device time goes: milliseconds by kernel, by phase, and without any kernel, after a warm-up.
 
-    torchrun --standalone --nproc-per-node=2 kernels.py CELLS.jsonl OUT.jsonl
+    torchrun --standalone --nproc-per-node=2 device_time.py CELLS.jsonl OUT.jsonl
 
 Each line of CELLS holds the settings of a `bench.configuration.Configuration`. The profiler makes the host slower, so
-the time without a kernel is at most what it says; `milliseconds` are of steps without it. `power` is of whole steps one
-after the other for a few seconds, on one GPU.
+the time without a kernel is at most what it says; `milliseconds` are medians of steps without it, `each` holds them
+all. `power` is of whole steps one after the other for a few seconds, on one GPU.
 """
 
 from __future__ import annotations
@@ -123,6 +123,7 @@ def measured(line: str, world: int, heartbeat: Heartbeat) -> dict[str, Any]:
     flops = per_token(facts, counted["squares"] / counted["real"]).model * tokens
     return {
         "settings": json.loads(line), "milliseconds": {k: 1e3 * v for k, v in phases.items()},
+        "each": {name: [1e3 * t[name] for t in times] for name in phases},
         "tflops_per_gpu": flops / seconds / world / 1e12, "tokens_per_second": tokens / seconds / world,
         "attention": run.attention(),
         "peak": matmul_peak(run.strategy.device, torch.bfloat16) / 1e12,
