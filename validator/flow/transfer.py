@@ -748,11 +748,10 @@ class Evaluation(Walk):
             held = self.vals[number_of_value]
             constant = self.vals[key].constant() if key >= 0 else None
             if key < 0:
-                for o in held.each:
-                    if o[0] == "dict":
-                        rows.update(o[1])
-                    else:
-                        rest = UNKNOWN
+                spread = [o for o in held.each if o[0] == "dict"]
+                rows.update(row for o in spread for row in o[1])
+                if not spread or len(spread) < len(held.objs) or any(o[2] is not None for o in spread):
+                    rest = UNKNOWN
             elif isinstance(constant, str | int):
                 rows[constant] = held
             else:

@@ -2,10 +2,9 @@
 
 What it does
     Follows what is asked by a literal key (`result["loss"]`, `batch["labels"]`) to the dictionaries that it may be:
-    what functions of the project return, also remote ones, the batches that a data loader puts together of the samples
-    of a data set or with its `collate_fn`, fields and what callers pass. Reported where none of them has the key; as a
-    warning where callers alone say what is there. Silent where one may have it or is not known, where keys may be
-    added on the way, behind a test of the key, and where a KeyError is caught.
+    what functions of the project return, and the batches that a data loader puts together of the samples of a data set
+    or with its `collate_fn`. Reported where none of them has the key. Silent where one may have it or is not known,
+    where keys may be added on the way, behind a test of the key, and where a KeyError is caught.
 
 Why is this bad
     It raises KeyError, when the line runs: somebody renamed a key, or dropped it, and did not come to this reader.
@@ -29,6 +28,7 @@ from validator.rule import Rule
 
 RULE = Rule("MP146", "key-of-no-result", "error", "1.0", solves=True)
 
+_LOADER = "torch.utils.data.DataLoader"
 _READING = frozenset({"get", "keys", "values", "items", "copy", "pop"})
 
 
@@ -37,11 +37,25 @@ def check_project(project: Project) -> Iterator[Finding]:
     for unit in queries.of_program():
         for place in queries.values(unit, "item") if not is_aside(unit.path) else ():
             key, owner = place.operand(1).val.constant(), place.operand(0)
-            if not isinstance(key, str) or _is_expected(place, key) or _is_changed(owner):
+            direct = isinstance(key, str) and _is_made_here(queries, owner.root)
+            if not direct or _is_expected(place, key) or _is_changed(owner):
                 continue
             keys = _keys(owner)
             if keys and key not in keys:
                 yield _report(place, owner, key, keys)
+
+
+def _is_made_here(queries: Queries, owner: Place) -> bool:
+    """Whether a value is just what a call gave, or a batch of a loader: nobody else has it, who may have added keys."""
+    if owner.value.op == "call":
+        return bool(queries.targets(owner)) and not any(o[0] == "class" for o in owner.operand(0).closed.each)
+    if owner.value.op == "unpack" and owner.value.data[0] == 1:
+        owner = owner.operand(0).root
+    iterable = owner.operand(0).root if owner.value.op == "next" else None
+    iterable = iterable.operand(0).root if iterable is not None and iterable.value.op == "iter" else None
+    if iterable is not None and iterable.value.op == "call" and iterable.method in ("enumerate", "tqdm"):
+        iterable = iterable.operand(1).root
+    return iterable is not None and any(o[:2] == ("made", _LOADER) for o in iterable.closed.each)
 
 
 def _is_expected(place: Place, key: str) -> bool:
