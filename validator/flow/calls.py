@@ -573,8 +573,8 @@ class Calling:
             return Val(sequence(_index(sizes)).objs | sizes, NONE, v if len(arguments) < 3 else unsure(v))
         if dotted in ("int", "str") and len(arguments) == 1:
             objs = beside(arguments[0][1], "ordinal", "size") | _numbered(arguments[0][1])
-        if name == "chunk":
-            n = n | v
+        if name == "chunk":  # how many there are does not depend on what they hold
+            n |= combined(*(p.v for p in parts[2 if dotted else 1 :]))
         if not dotted or dotted.startswith("torch."):
             tensor = receiver if not dotted else arguments[0][1] if arguments else BOTTOM
             given = arguments if not dotted else arguments[1:]

@@ -368,7 +368,10 @@ class Objects:
             return None
         shown = method.name if method.cls is None else f"{method.cls.name}.{method.name}"
         found = [
-            Callee(shown, parameters(each, bound=bound and not each.facts.is_static), each, given) for each in versions
+            Callee(
+                shown, parameters(each, bound=bound and (not each.facts.is_static or bool(unit.entrances))), each, given
+            )
+            for each in versions
         ]
         return Reached(tuple(found), True)
 
