@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from validator.analysis.commands.programs import Programs
 from validator.definitions import ClassDef, External, Method, Module, Symbol
-from validator.drift.change import Change, Side
+from validator.drift.change import Change, Side, code_of
 from validator.drift.interfaces.calls import annotated, constructor
 from validator.drift.names.occurrences import Occurrence, groups, variables_shown
 from validator.drift.names.removed import Lost, Names, are_like
@@ -160,7 +160,7 @@ class Company:
         before, after = (side.project.files.get(place.path) for side in sides)
         if before is None or after is None:
             return False
-        return before is after or _code(after.lines[place.at[0] - 1]) in {_code(line) for line in before.lines}
+        return before is after or code_of(after.lines[place.at[0] - 1]) in {code_of(line) for line in before.lines}
 
     def _of_file(self, source: SourceFile) -> list[list[Occurrence]]:
         """The names of a file by what they are set in, or asked of."""
@@ -292,11 +292,6 @@ class Company:
             params is None or place.name in {p.name for p in params} or not any(p.kind == "**" for p in params)
             for params in known
         )
-
-
-def _code(line: str) -> str:
-    """A line without the comment behind it."""
-    return line.partition("  #")[0].strip()
 
 
 def _is_inside(unit: Unit | None, owner: Owner) -> bool:
