@@ -106,7 +106,8 @@ class Effects:
         telling = words if lost.kind in ("guard", "check", "store") else frozenset({lost.name})
         came = (part for each in own if each.new is not None for part in heads(each.new.node))
         about = lost.name in named() or lost.name in self._waiting or is_parallel(ast.Tuple(heads(node), ast.Load()))
-        return self.intention.severity(lost.pair, own, telling, words.union(*(words_of(part, unit) for part in came)), about)
+        beside = words.union(*(words_of(part, unit) for part in came))
+        return self.intention.severity(lost.pair, own, telling, beside, about)
 
     def _only_on_one(self, pair: Pair) -> Iterator[Lost]:
         """A function that waits for other ranks, and that a decorator lets only one of them into since the change."""

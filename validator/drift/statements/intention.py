@@ -1,9 +1,9 @@
 """Whether a change means what it took away: one question, asked of all that only may be a mistake.
 
 Two places that no longer fit each other are wrong whatever their author meant. A statement that is gone, a factor, a
-condition that was added: these are in the lines that somebody wrote, and mostly meant. Who means them shows it. The
-change speaks of the same thing in another line too: it moves it, renames it, takes along what it was made of or its
-import, does the same in several places, or explains it in a comment, a test or a recipe. What slipped away stands alone.
+condition that was added: these are in the lines that somebody wrote, and mostly meant. Who means them shows it: the
+change speaks of the same thing in another line too. It moves it, renames it, takes along what it was made of or its
+import, does the same in several places, or explains it in a comment, a test, a recipe. What slipped away stands alone.
 
 What ranks do together is told nowhere but in the code, and no test on one process misses it. So a loss is a *warning*
 where it is about ranks and nothing else in the change speaks of anything in its place, a *note* where it is about
@@ -20,7 +20,8 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from validator.drift.change import Change, Pair, code_of
-from validator.drift.statements.differences import Edit, Statement
+from validator.drift.statements.differences import Edit, Statement, node_of
+from validator.drift.statements.drops import Drops
 from validator.finding import Severity
 from validator.flow.program import Unit
 from validator.source import SourceFile
@@ -42,19 +43,34 @@ class Intention:
     ) -> Severity | None:
         """What a loss is worth: `own` are the edits in which it happened, `telling` the words for what went, `beside`
         other words in the same place. None where the change means it."""
+        own = list(own)
         lines = frozenset(_lines(pair, own))
+        if any(edit.old is not None and self._gone[edit.old.text] > 1 for edit in own):
+            return None  # the same in several places
         left = self._counts(pair.new.module.source)
-        if self._is_spoken_of(telling | {word for word in beside if not left[word]}, lines):
+        if self._is_spoken_of(telling | {word for word in beside if not left[word]}, pair, lines):
             return None
-        return "note" if not about_ranks or self._is_spoken_of(beside, lines) else "warning"
+        return "note" if not about_ranks or self._is_spoken_of(beside, pair, lines) else "warning"
 
-    def _is_spoken_of(self, words: frozenset[str], own: frozenset[_Line]) -> bool:
-        """Whether the change wrote or took away a line with one of the words, or moved one, but for some lines."""
-        if any(line not in own for word in words for line in self._spoken.get(word, ())):
-            return True
+    def _is_spoken_of(self, words: frozenset[str], pair: Pair, own: frozenset[_Line]) -> bool:
+        """Whether the change wrote or took away a line with one of the words, or moved one, but for some lines. Of a
+        variable of the function the lines of that function count."""
+        variables = {name for unit in pair for name in (*unit.code.definitions, *dict(unit.code.params))}
+        inside = {line for side, unit in enumerate(pair) for line in _span(side, unit)}
+        for word in words:
+            spoken = (line for line in self._spoken.get(word, ()) if line not in own)
+            if any(word not in variables or line in inside for line in spoken):
+                return True
         here = [Counter(w for n, path, line in own if n == side for w in self._at(side, path, line)) for side in (0, 1)]
         (was, now), (mine, other) = self._total, here
-        return any(was[word] - mine[word] != now[word] - other[word] for word in words)
+        return any(was[word] - mine[word] != now[word] - other[word] for word in words - variables)
+
+    @cached_property
+    def _gone(self) -> Counter[str]:
+        """How often each statement went, those of functions that were written anew counted."""
+        drops: Drops = self.change.analysis(Drops)
+        went = (edit.old.text for *_, edits in drops.edited for edit in edits if edit.old is not None)
+        return Counter([*went, *(text for _, gone in drops.rewritten for text in gone)])
 
     def _at(self, side: int, path: str, line: int) -> list[str]:
         """The words of a line."""
@@ -88,6 +104,11 @@ class Intention:
         return known
 
 
+def words_in(text: str) -> frozenset[str]:
+    """The words of a text."""
+    return frozenset(_WORD.findall(text))
+
+
 def words_of(node: ast.AST, unit: Unit) -> frozenset[str]:
     """The names in a piece of syntax, without those of modules, builtins and the object itself."""
     imported = {name for name, kind in unit.module.facts.names.items() if kind == "import"}
@@ -110,6 +131,12 @@ def _lines(pair: Pair, edits: Iterable[Edit]) -> Iterator[_Line]:
         for number, statement in enumerate(edit):
             if statement is not None:
                 yield from ((number, path, line) for line in _own_lines(statement))
+
+
+def _span(side: int, unit: Unit) -> Iterator[_Line]:
+    node = node_of(unit)
+    last = getattr(node, "end_lineno", None) or len(unit.module.source.lines)
+    yield from ((side, unit.module.source.absolute, line) for line in range(unit.code.at[0], last + 1))
 
 
 def _own_lines(statement: Statement) -> range:

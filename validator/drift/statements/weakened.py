@@ -10,8 +10,10 @@ from validator.drift.change import Change, Pair, Side
 from validator.drift.interfaces.calls import annotated, constructor
 from validator.drift.statements.differences import Edit, in_head, node_of
 from validator.drift.statements.drops import Drop, Drops
+from validator.drift.statements.intention import Intention, words_of
 from validator.drift.statements.named_effects import collective
 from validator.drift.statements.surroundings import condition, last_name
+from validator.finding import Severity
 from validator.source import SourceFile
 
 # Names of arguments by which libraries are told who takes part.
@@ -21,10 +23,10 @@ _WHO = frozenset({
     "num_nodes", "nnodes", "devices", "num_processes", "nproc_per_node", "synced_gpus", "with_context_parallel",
     "mesh_dim", "sync_module_states", "modifier_rank",
 })  # fmt: skip
-_MANY = 3  # statements
 _WRAPPING = frozenset({
     "detach", "full_tensor", "to_local", "max", "min", "unwrap_model", "ceil", "wait",
 })  # fmt: skip
+_OF_RANKS = frozenset({"full_tensor", "to_local", "wait", "sorted", "sort", "unwrap_model"})
 DEVICES = frozenset({"cuda", "to", "npu", "xpu", "cpu"})
 
 
@@ -33,16 +35,47 @@ class Weakened:
 
     def __init__(self, change: Change) -> None:
         self.change = change
+        self.intention: Intention = change.analysis(Intention)
 
     @cached_property
-    def drops(self) -> list[Drop]:
-        found: dict[tuple[str, int, str, str], Drop] = {}
+    def drops(self) -> list[tuple[Drop, Severity]]:
+        found: dict[tuple[str, int, str, str], tuple[Drop, Severity]] = {}
         drops: Drops = self.change.analysis(Drops)
         small = {id(pair) for pair, *_ in drops.small}
         for drop in drops.drops:
-            if id(drop.pair) in small and self._is_alone_in(drop) and self._counts(drop) and self._times(drop) < _MANY:
-                found.setdefault((drop.pair.new.path, drop.new.lineno, drop.kind, drop.text), drop)
+            counts = id(drop.pair) in small and self._is_alone_in(drop) and self._counts(drop)
+            if counts and (severity := self._severity(drop)) is not None:
+                found.setdefault((drop.pair.new.path, drop.new.lineno, drop.kind, drop.text), (drop, severity))
         return list(found.values())
+
+    def _severity(self, drop: Drop) -> Severity | None:
+        """What a small edit is worth."""
+        unit = drop.pair.new
+        telling = words_of(drop.part, drop.pair.old)
+        if isinstance(drop.part, ast.keyword):
+            telling = frozenset({drop.part.arg or "", *words_of(drop.part.value, drop.pair.old)})
+        elif drop.kind == "call" and isinstance(drop.part, ast.Call):
+            telling = frozenset({last_name(drop.part.func)})
+        came = words_of(drop.new, unit) if drop.kind in ("name", "constant") else frozenset()
+        made = [each for each in self._edits(drop) if each is drop.edit or _holds(each, drop.part)]
+        return self.intention.severity(drop.pair, made, telling, came, self._is_about_ranks(drop))
+
+    def _is_about_ranks(self, drop: Drop) -> bool:
+        if drop.kind in ("factor", "element"):
+            return is_parallel(drop.part)
+        if drop.kind == "keyword":
+            return self._is_who(drop) or self._is_own_option(drop)
+        if drop.kind == "call" and isinstance(drop.part, ast.Call):
+            name = last_name(drop.part.func)
+            return name in collective() or name in _OF_RANKS or name in DEVICES
+        return True
+
+    def _is_own_option(self, drop: Drop) -> bool:
+        """Whether a keyword of something that the project defines was given an option of the same name."""
+        part, call = drop.part, drop.new
+        if not isinstance(part, ast.keyword) or not isinstance(call, ast.Call):
+            return False
+        return last_name(part.value) == part.arg and bool(self._known(self.change.after, last_name(call.func)))
 
     def _is_alone_in(self, drop: Drop) -> bool:
         """Whether the rest of a statement is as it was: where more than one thing goes it says something else now.
@@ -56,12 +89,12 @@ class Weakened:
     def _counts(self, drop: Drop) -> bool:
         kind, part = drop.kind, drop.part
         if kind == "factor":
-            return self._is_size(drop) and not self._is_used_elsewhere(drop) and not self._is_gone(drop)
+            return self._is_size(drop)
         if kind in ("keyword", "argument"):
             told = self._is_who(drop) or self._all_pass(drop) or self._is_alone(drop)
-            return told and self._still_takes(drop) and not self._is_passed_elsewhere(drop)
+            return told and self._still_takes(drop)
         if kind in ("operand", "guard"):
-            return is_parallel(part) and not self._is_asked(drop) and not _asks_the_same(drop)
+            return is_parallel(part) and not _asks_the_same(drop)
         if kind == "element":
             if not isinstance(part, ast.Name) or not _is_read_after(drop.pair, part.id, drop.new):
                 return False
@@ -91,47 +124,9 @@ class Weakened:
             return False
         return isinstance(statement.node, ast.Return | ast.Expr) and statement.node.value is drop.new
 
-    def _is_used_elsewhere(self, drop: Drop) -> bool:
-        """Whether the change reckons with the same in a statement that it adds or alters beside."""
-        text = ast.dump(drop.part)
-        for edit in self._edits(drop):
-            if edit is drop.edit:
-                continue
-            before, after = (
-                any(ast.dump(node) == text for node in in_head(statement.node)) if statement is not None else False
-                for statement in (edit.old, edit.new)
-            )
-            if after and not before:
-                return True
-        return False
-
-    def _is_gone(self, drop: Drop) -> bool:
-        """Whether the change took away the attribute that went: nothing in the file gives it a value any more."""
-        if not isinstance(drop.part, ast.Attribute):
-            return False
-        path = drop.pair.new.module.source.absolute
-        sides = (self.change.before, self.change.after)
-        return [_stores(side, side.by_absolute.get(path), drop.part.attr) for side in sides] == [True, False]
-
     def _edits(self, drop: Drop) -> list[Edit]:
         """All edits of the function in which something went."""
         return next(edits for pair, _, _, edits in self.change.analysis(Drops).edited if pair is drop.pair)
-
-    def _is_passed_elsewhere(self, drop: Drop) -> bool:
-        """Whether the change passes the same keyword to another call of the function."""
-        if not isinstance(drop.part, ast.keyword):
-            return False
-        edits = self._edits(drop)
-        before, after = (
-            sum(
-                isinstance(node, ast.keyword) and node.arg == drop.part.arg
-                for statement in rows
-                if statement is not None
-                for node in in_head(statement.node)
-            )
-            for rows in ([edit.old for edit in edits], [edit.new for edit in edits])
-        )
-        return after >= before
 
     @staticmethod
     def _is_offset(drop: Drop) -> bool:
@@ -157,20 +152,6 @@ class Weakened:
             calls = (n for n in ast.walk(node) if isinstance(n, ast.Call)) if node is not None else ()
             return any(last_name(call.func) in collective() for call in calls)
         return name in _WRAPPING or name in collective() or name in DEVICES and _is_sent(drop)
-
-    def _is_asked(self, drop: Drop) -> bool:
-        """Whether the change asks for a condition, or for its opposite, in another statement that it adds or alters."""
-        text = _either_way(drop.part)
-        for edit in self._edits(drop):
-            if edit is drop.edit:
-                continue
-            before, after = (
-                statement is not None and any(_either_way(node) == text for node in in_head(statement.node))
-                for statement in (edit.old, edit.new)
-            )
-            if after and not before:
-                return True
-        return False
 
     def _is_renamed(self, drop: Drop) -> bool:
         """Whether the other name is new and stands in all places where the old one stood, or the statement gives its
@@ -212,14 +193,6 @@ class Weakened:
                 name in _WHO or bool(of_parallelism(name) or of_parallelism(f"{name}_size")) or is_parallel(part.value)
             )
         return is_parallel(part)
-
-    def _times(self, drop: Drop) -> int:
-        """In how many statements the same part went, those of functions that were written anew counted: what goes
-        everywhere goes on purpose."""
-        drops: Drops = self.change.analysis(Drops)
-        edits = {id(each.edit) for each in drops.drops if each.kind == drop.kind and each.text == drop.text}
-        text = drop.edit.old.text if drop.edit.old is not None else ""
-        return len(edits) + sum(text in gone for _, gone in drops.rewritten)
 
     def _is_alone(self, drop: Drop) -> bool:
         """Whether a keyword whose value is still at hand went in the one edit of a function, and nowhere else."""
@@ -273,17 +246,9 @@ class Weakened:
         return found + [fields for cls, params in made.items() if params is None and (fields := annotated(cls))]
 
 
-_OPPOSITES = {ast.IsNot: ast.Is, ast.NotEq: ast.Eq, ast.NotIn: ast.In, ast.GtE: ast.Lt, ast.LtE: ast.Gt}
-
-
-def _either_way(test: ast.AST) -> str:
-    """A condition as text, the same for its opposite."""
-    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        test = test.operand
-    if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        kind = _OPPOSITES.get(type(test.ops[0]), type(test.ops[0]))
-        return f"{ast.dump(test.left)} {kind.__name__} {ast.dump(test.comparators[0])}"
-    return ast.dump(test)
+def _holds(edit: Edit, part: ast.AST) -> bool:
+    """Whether a piece of syntax stood in the statement that an edit took away."""
+    return edit.old is not None and any(node is part for node in in_head(edit.old.node))
 
 
 def _asks_the_same(drop: Drop) -> bool:
