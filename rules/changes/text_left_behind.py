@@ -3,7 +3,7 @@
 What it does
     Reports a text without spaces (a key, the name of a file, of a variable of the environment or of a registered class)
     that a change replaced in some places while it stands unchanged in others, and whose replacement stands nowhere
-    else; an attribute that is asked for since the change and that nothing in the project defines; and a choice of an
+    else (a note where nothing looks for either of them: a default that is handed on); an attribute that is asked for since the change and that nothing in the project defines; and a choice of an
     option that is given although the change took it away; and a key that is looked up behind a test for another one
     (`if "OLD" in os.environ: os.environ["NEW"]`). Silent where the change itself
     writes the old text too, as an alias.
@@ -36,6 +36,7 @@ def check_change(change: Change) -> Iterator[Finding]:
             help=f"write `{row.new}` in all places, or `{row.old}` here",
             related=[Related(path, line, f"`{row.old}`") for path, line in row.others[:3]],
             context=f"{row.unit.qualname}:{row.new}",
+            severity="warning" if row.sought else "note",
         )
     for stale in change.analysis(Removed).stale:
         option = stale.option
