@@ -382,7 +382,9 @@ class Effects:
 
 def _is_of(lost: Lost, statement: Statement) -> bool:
     """Whether a statement is one of those in which an effect was lost: itself, its condition, or what went with it."""
-    if statement.text in (lost.statement.text, lost.condition) or statement.node is lost.statement.node:
+    if statement.text in (lost.statement.text, lost.condition, *lost.statement.inside):
+        return True
+    if statement.node is lost.statement.node:
         return True
     return any(head.endswith(lost.statement.text) for head in statement.inside)
 

@@ -338,7 +338,7 @@ def is_parallel(part: ast.AST) -> bool:
     """Whether an expression speaks of ranks, groups or sizes of the axes of parallelism."""
     for node in ast.walk(part):
         name = last_name(node) if isinstance(node, ast.Name | ast.Attribute) else ""
-        if name and (of_parallelism(name) or name in _WHO - {"op"} or _is_rank(name)):
+        if name and (of_parallelism(name) or name in _WHO - {"op"} or _is_rank(name) or axes_of(name) and _is_count(name)):
             return True
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and of_parallelism(f"{node.value}_size"):
             return True
