@@ -2,9 +2,9 @@
 
 What it does
     Compares each function before and after a change. Reports a parameter that callers still pass, and a variable that
-    is still computed, whose only readers the change took away while the rest of the function stayed as it was: a warning
-    for ranks and groups and for parameters that the function still describes to its callers, else a note, as it is
-    mostly left over. Silent about functions that are handed on, whose parameters are their caller's.
+    is still computed, whose only readers the change took away while the rest of the function stayed as it was: a
+    warning for ranks and groups, and for parameters that the function still describes to its callers, else a note, as
+    it is mostly left over. Silent about functions that are handed on, whose parameters are their caller's.
 
 Why is this bad
     A factor, a mask, a group or a length that is computed and not used is mostly one that somebody dropped by mistake:

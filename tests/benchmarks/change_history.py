@@ -4,8 +4,8 @@
 
 CLONE is a git repository (a bare one will do). Commits with changes of Python files are taken along the first parents,
 merges and those of more than 150 files left out. Every finding is written as a line of JSON, notes too, which are
-counted apart; `--draw` prints some of the errors and warnings, drawn at random by a fixed seed, to be judged by reading. After `--seconds` no further commit is begun. Only the
-family `changes` is asked.
+counted apart; `--draw` prints some of the errors and warnings, drawn at random by a fixed seed, to be judged by
+reading. After `--seconds` no further commit is begun. Only the family `changes` is asked.
 """
 
 from __future__ import annotations

@@ -120,8 +120,12 @@ class RankFacts:
         """Files that other ranks have for their own now: where, their name, and the axes that told them apart before
         and do so no longer, and those that do now."""
         rows = self.change.analysis(Drops).edited
-        words = {id(pair): " ".join(s.text for edit in edits for s in edit if s is not None) for pair, _, _, edits in rows}
-        touched = [p for p, *_ in rows if p.new.code.kind == "function" and "rank" in words[id(p)].lower()]
+        texts = {id(pair): [s.text for edit in edits for s in edit if s is not None] for pair, _, _, edits in rows}
+        touched = [
+            pair
+            for pair, *_ in rows
+            if pair.new.code.kind == "function" and any("rank" in text.lower() for text in texts[id(pair)])
+        ]
         if not touched:
             return []
         before, after = (_apart(side) for side in (self.change.before, self.change.after))

@@ -28,8 +28,8 @@ _SOUGHT = frozenset({"key", "keyword", "attribute", "field", "option", "paramete
 
 
 class Replaced(NamedTuple):
-    """A text or a name that stands for another one since the change; `others`: where the old one still stands; `sought`:
-    whether one of them is found again by what it is: a key, an attribute, a choice that something is compared with."""
+    """A text or a name that stands for another one since the change; `others`: where the old one still stands;
+    `sought`: whether something looks for one of them: it is a key, a name, a choice that is compared."""
 
     unit: Unit
     at: At
@@ -196,8 +196,8 @@ class Texts:
 
 
 def _is_sought(side: Side, text: str) -> bool:
-    """Whether the program looks for a text: as a key or a name, or among those with which it compares something. What is
-    only handed on, as a default, say, no other place depends on."""
+    """Whether the program looks for a text: as a key or a name, or among those with which it compares something. On what
+    is only handed on, a default, say, no other place depends."""
     if any(row.kind in _SOUGHT and not is_test(row.path) for row in side.occurrences(text)):
         return True
     for unit, number in _constants(side, text):

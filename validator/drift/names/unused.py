@@ -103,7 +103,7 @@ class Unused:
                 yield Unread(pair.new, name, kind, at, last, severity)
 
     def _severity(self, pair: Pair, name: str, readers: list[Edit]) -> Severity | None:
-        """What it is worth that a name is read no longer: what is about ranks, or still described to callers, matters."""
+        """What it is worth that a name is read no longer: one of ranks matters, and one still described to callers."""
         told = name in dict(pair.new.code.params) and name in _described(node_of(pair.new))
         about = told or is_parallel(ast.Name(name, ast.Load()))
         intention: Intention = self.change.analysis(Intention)

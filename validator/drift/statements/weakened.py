@@ -338,7 +338,7 @@ def is_parallel(part: ast.AST) -> bool:
     """Whether an expression speaks of ranks, groups or sizes of the axes of parallelism."""
     for node in ast.walk(part):
         name = last_name(node) if isinstance(node, ast.Name | ast.Attribute) else ""
-        if name and (of_parallelism(name) or name in _WHO - {"op"} or _is_rank(name) or axes_of(name) and _is_count(name)):
+        if name and (of_parallelism(name) or name in _WHO - {"op"} or _is_rank(name) or _is_number_of_ranks(name)):
             return True
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and of_parallelism(f"{node.value}_size"):
             return True
@@ -356,6 +356,10 @@ def _leaves_its_guard(drop: Drop) -> bool:
     test = condition(head)
     asked = {ast.unparse(n) for n in ast.walk(test)} if test is not None else set()
     return ast.unparse(old) in asked and ast.unparse(drop.new) not in asked
+
+
+def _is_number_of_ranks(name: str) -> bool:
+    return bool(axes_of(name)) and _is_count(name)
 
 
 def _is_rank(name: str) -> bool:
