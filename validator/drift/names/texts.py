@@ -196,7 +196,7 @@ class Texts:
 
 
 def _is_sought(side: Side, text: str) -> bool:
-    """Whether the program looks for a text: as a key or a name, or among those with which it compares something. On what
+    """Whether the program looks for a text: as a key or a name, or among those with which it compares things. On what
     is only handed on, a default, say, no other place depends."""
     if any(row.kind in _SOUGHT and not is_test(row.path) for row in side.occurrences(text)):
         return True
