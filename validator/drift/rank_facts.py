@@ -17,6 +17,7 @@ from validator.domains.spmd import UNIFORM, varying
 from validator.drift.change import Change, Pair, Side
 from validator.drift.statements.differences import Edit, Statement, in_head
 from validator.drift.statements.drops import Drops
+from validator.drift.statements.intention import Intention
 from validator.drift.statements.surroundings import called_names, last_name
 from validator.effects.files import Files
 from validator.flow.program import Unit
@@ -119,12 +120,11 @@ class RankFacts:
     def files(self) -> list[tuple[Pair, str, Axes, Axes]]:
         """Files that other ranks have for their own now: where, their name, and the axes that told them apart before
         and do so no longer, and those that do now."""
-        rows = self.change.analysis(Drops).edited
-        texts = {id(pair): [s.text for edit in edits for s in edit if s is not None] for pair, _, _, edits in rows}
+        words: Intention = self.change.analysis(Intention)
         touched = [
             pair
-            for pair, *_ in rows
-            if pair.new.code.kind == "function" and any("rank" in text.lower() for text in texts[id(pair)])
+            for pair in self.change.pairs
+            if pair.new.code.kind == "function" and any("rank" in word.lower() for word in words.changed_in(pair))
         ]
         if not touched:
             return []

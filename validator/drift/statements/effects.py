@@ -105,7 +105,12 @@ class Effects:
         words = frozenset[str]().union(*(words_of(part, unit) for part in heads(node)))
         telling = words if lost.kind in ("guard", "check", "store") else frozenset({lost.name})
         came = (part for each in own if each.new is not None for part in heads(each.new.node))
-        about = lost.name in named() or lost.name in self._waiting or is_parallel(ast.Tuple(heads(node), ast.Load()))
+        about = (
+            lost.kind == "guard"
+            or lost.name in named()
+            or lost.name in self._waiting
+            or is_parallel(ast.Tuple(heads(node), ast.Load()))
+        )
         beside = words.union(*(words_of(part, unit) for part in came))
         return self.intention.severity(lost.pair, own, telling, beside, about)
 

@@ -72,6 +72,25 @@ class Intention:
         went = (edit.old.text for *_, edits in drops.edited for edit in edits if edit.old is not None)
         return Counter([*went, *(text for _, gone in drops.rewritten for text in gone)])
 
+    def _told(self, path: str) -> frozenset[int]:
+        """The lines of a file that were comments, or texts that stand for one."""
+        source, module = self.change.before.by_absolute[path], self.change.before.module(path)
+        found = {number for number, line in enumerate(source.lines, 1) if line.lstrip().startswith("#")}
+        for node in ast.walk(source.tree) if module is not None else ():
+            if (
+                isinstance(node, ast.Expr)
+                and isinstance(node.value, ast.Constant)
+                and isinstance(node.value.value, str)
+            ):
+                found.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+        return frozenset(found)
+
+    def changed_in(self, pair: Pair) -> frozenset[str]:
+        """The words on the lines of a function that the change wrote or took away."""
+        lines = self.change.lines(pair.new.module.source.absolute)
+        here = (line for side, unit in enumerate(pair) for line in _span(side, unit) if line[2] in lines[side])
+        return frozenset(word for line in here for word in self._at(*line))
+
     def _at(self, side: int, path: str, line: int) -> list[str]:
         """The words of a line."""
         source = (self.change.before, self.change.after)[side].by_absolute[path]
@@ -79,11 +98,12 @@ class Intention:
 
     @cached_property
     def _spoken(self) -> dict[str, list[_Line]]:
-        """By word the lines that the change wrote or took away."""
+        """By word the lines that the change wrote or took away; a comment that went explains nothing."""
         found: dict[str, list[_Line]] = {}
         for path in self.change.changed:
             for side, lines in enumerate(self.change.lines(path)):
-                for line in sorted(lines):
+                told = self._told(path) if side == 0 and lines else frozenset[int]()
+                for line in sorted(lines - told):
                     for word in self._at(side, path, line):
                         found.setdefault(word, []).append((side, path, line))
         return found
