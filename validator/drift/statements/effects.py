@@ -229,18 +229,11 @@ class Effects:
     def _removed(
         self, pair: Pair, old: list[Statement], new: list[Statement], plain: list[Edit], edits: list[Edit]
     ) -> Iterator[Lost]:
-        added = [called(edit.new.node) for edit in edits if edit.new is not None and edit.old is None]
-        fresh = {word for call in added if call is not None for word in _telling_words(last_name(call.func))}
-        gone = _gone(edits)
         for edit in plain:
             assert edit.old is not None
             kind, name = self._effect(edit.old, pair)
-            if kind == "store" and (
-                pair.new.name == "__init__" or edit.old.inside[-1:] and edit.old.inside[-1] in gone
-            ):
-                continue  # an object that begins otherwise now, or a case that there is no more
-            if goes_with_its_case(edit.old, edits) or fresh & _telling_words(name):
-                continue  # with its case, or in favour of another call of its kind
+            if goes_with_its_case(edit.old, edits) or kind == "store" and pair.new.name == "__init__":
+                continue  # a case that there is no more, or an object that begins otherwise now
             call = called(edit.old.node)
             if call is not None and self._is_made_later(call, pair):
                 continue
@@ -426,16 +419,6 @@ def _has_sibling(node: ast.AugAssign, pair: Pair) -> bool:
 def _is_of_dictionary(call: ast.Call) -> bool:
     """Whether a call puts values into a dictionary; `update()` of a scaler is given none."""
     return last_name(call.func) == "update" and bool(call.args or call.keywords)
-
-
-def _telling_words(name: str) -> set[str]:
-    """The longer words of a name."""
-    return {word for word in name.split("_") if len(word) > 3}
-
-
-def _gone(edits: list[Edit]) -> set[str]:
-    """The statements that an edited function has no longer."""
-    return {edit.old.text for edit in edits if edit.old is not None and edit.new is None}
 
 
 def _is_block(gone: list[Edit]) -> bool:

@@ -14,7 +14,6 @@ from validator.drift.statements.intention import Intention, words_of
 from validator.drift.statements.named_effects import collective
 from validator.drift.statements.surroundings import condition, last_name
 from validator.finding import Severity
-from validator.source import SourceFile
 
 # Names of arguments by which libraries are told who takes part.
 _WHO = frozenset({
@@ -63,8 +62,6 @@ class Weakened:
     def _is_about_ranks(self, drop: Drop) -> bool:
         if drop.kind in ("factor", "element"):
             return is_parallel(drop.part)
-        if drop.kind == "keyword":
-            return self._is_who(drop) or self._is_own_option(drop)
         if drop.kind == "call" and isinstance(drop.part, ast.Call):
             name = last_name(drop.part.func)
             return name in collective() or name in _OF_RANKS or name in DEVICES
@@ -91,14 +88,11 @@ class Weakened:
         if kind == "factor":
             return self._is_size(drop)
         if kind in ("keyword", "argument"):
-            told = self._is_who(drop) or self._all_pass(drop) or self._is_alone(drop)
-            return told and self._still_takes(drop)
+            return (self._is_who(drop) or self._is_own_option(drop)) and self._still_takes(drop)
         if kind in ("operand", "guard"):
             return is_parallel(part) and not _asks_the_same(drop)
         if kind == "element":
-            if not isinstance(part, ast.Name) or not _is_read_after(drop.pair, part.id, drop.new):
-                return False
-            return not self._is_made_otherwise(drop.pair, part.id)
+            return isinstance(part, ast.Name) and _is_read_after(drop.pair, part.id, drop.new)
         if kind == "index":
             return is_parallel(part)
         if kind == "await":
@@ -111,7 +105,7 @@ class Weakened:
             return isinstance(part, ast.Call) and self._is_needed(drop, last_name(part.func))
         if kind == "name" and _leaves_its_guard(drop):
             return True
-        return kind == "name" and _other_axes(drop) and not _is_of_device(drop) and not self._is_renamed(drop)
+        return kind == "name" and _other_axes(drop) and not _is_of_device(drop)
 
     def _is_lost_coroutine(self, drop: Drop) -> bool:
         """Whether what is not awaited any more is a coroutine of the project, which the function gives back or drops:
@@ -153,34 +147,6 @@ class Weakened:
             return any(last_name(call.func) in collective() for call in calls)
         return name in _WRAPPING or name in collective() or name in DEVICES and _is_sent(drop)
 
-    def _is_renamed(self, drop: Drop) -> bool:
-        """Whether the other name is new and stands in all places where the old one stood, or the statement gives its
-        value to another name too: then it is another statement."""
-        drops = (each for each in self.change.analysis(Drops).drops if each.edit is drop.edit)
-        if any(isinstance(getattr(each.old, "ctx", None), ast.Store) for each in drops):
-            return True
-        if isinstance(drop.old, ast.Name) and isinstance(drop.new, ast.Name):
-            old, new = (node_of(unit) for unit in drop.pair)
-            made = drop.old.id in _bound(old) and drop.new.id in _bound(new)
-            return made and drop.old.id not in _named(new) and drop.new.id not in _named(old)
-        before, after = last_name(drop.old), last_name(drop.new)
-        sides, path = (self.change.before, self.change.after), drop.pair.new.module.source.absolute
-        brought = [_stores(side, side.by_absolute.get(path), after) for side in sides]
-        if brought == [False, True]:
-            return True  # what the change brings into the file is meant
-        fresh = _roles(self.change.before, after)
-        return "defines" in _roles(self.change.before, before) & _roles(self.change.after, after) and not fresh
-
-    def _is_made_otherwise(self, pair: Pair, name: str) -> bool:
-        """Whether the change gives a variable its value by a statement of its own."""
-        for each, _, _, edits in self.change.analysis(Drops).edited:
-            added = (edit.new for edit in edits if edit.old is None) if each is pair else ()
-            for statement in added:
-                nodes = ast.walk(statement.node) if statement is not None else ()
-                if any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in nodes):
-                    return True
-        return False
-
     def _is_size(self, drop: Drop) -> bool:
         """Whether a formula is about counts: what went, or what is left, is a number or a name of a size."""
         return not any(isinstance(node, ast.JoinedStr) for node in ast.walk(drop.old)) and not _is_text(drop.part)
@@ -193,35 +159,6 @@ class Weakened:
                 name in _WHO or bool(of_parallelism(name) or of_parallelism(f"{name}_size")) or is_parallel(part.value)
             )
         return is_parallel(part)
-
-    def _is_alone(self, drop: Drop) -> bool:
-        """Whether a keyword whose value is still at hand went in the one edit of a function, and nowhere else."""
-        part, drops = drop.part, self.change.analysis(Drops)
-        if not isinstance(part, ast.keyword) or not isinstance(part.value, ast.Name | ast.Attribute):
-            return False
-        edits = self._edits(drop)
-        same = [d for d in drops.drops if isinstance(d.part, ast.keyword) and d.part.arg == part.arg]
-        first = next((node.id for node in ast.walk(part.value) if isinstance(node, ast.Name)), "")
-        at_hand = first in _bound(node_of(drop.pair.new)) and _is_read(drop.pair, first)
-        return len(edits) == 1 and len(same) == 1 and at_hand
-
-    def _all_pass(self, drop: Drop) -> bool:
-        """Whether every other call by that name, of which there are several, passes the keyword."""
-        if not isinstance(drop.part, ast.keyword) or drop.part.arg is None or not isinstance(drop.new, ast.Call):
-            return False
-        name, keyword, passing = last_name(drop.new.func), drop.part.arg, 0
-        for source in self.change.after.mentioning(name):
-            module = self.change.after.project.modules.get(source.absolute)
-            for unit in self.change.after.units(module).values() if module is not None else ():
-                for value in unit.code.values:
-                    callee = unit.code.values[value.args[0]] if value.op == "call" else value
-                    if value.op != "call" or callee.op not in ("attr", "name") or callee.data != name:
-                        continue
-                    if keyword in value.data.names:
-                        passing += 1
-                    elif unit.at(value.at)[:2] != drop.pair.new.module.source_text.at(drop.new)[:2]:
-                        return False
-        return passing >= 2
 
     def _still_takes(self, drop: Drop) -> bool:
         """Whether what is called still takes the argument: nothing in the project says otherwise."""
@@ -306,30 +243,6 @@ def _is_sent(drop: Drop) -> bool:
     return False
 
 
-def _named(node: ast.AST | None) -> set[str]:
-    """The names that stand in a function."""
-    nodes = list(ast.walk(node)) if node is not None else []
-    return {n.id for n in nodes if isinstance(n, ast.Name)} | {n.arg for n in nodes if isinstance(n, ast.arg)}
-
-
-def _bound(node: ast.AST | None) -> set[str]:
-    """The variables and parameters of a function."""
-    nodes = list(ast.walk(node)) if node is not None else []
-    stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    return stored | {n.arg for n in nodes if isinstance(n, ast.arg)}
-
-
-def _roles(side: Side, name: str) -> set[str]:
-    """As what a name stands in the program; a text that is the same word is none."""
-    return {row.role for row in side.occurrences(name)} - {"spells"}
-
-
-def _stores(side: Side, source: SourceFile | None, name: str) -> bool:
-    """Whether a file gives an attribute or a variable a value."""
-    rows = side.of_file(source).get(name, ()) if source is not None else ()
-    return any(row.role == "defines" and row.kind in ("attribute", "variable") for row in rows)
-
-
 def _is_text(part: ast.AST) -> bool:
     return isinstance(part, ast.Constant) and isinstance(part.value, str)
 
@@ -384,13 +297,6 @@ _COUNTS = frozenset({"rank", "size", "group", "world", "degree", "index", "mesh"
 
 def _is_count(name: str) -> bool:
     return not _COUNTS.isdisjoint(name.strip("_").lower().split("_"))
-
-
-def _is_read(pair: Pair, name: str) -> bool:
-    """Whether the new function still reads a name."""
-    node = node_of(pair.new)
-    names = ast.walk(node) if node is not None else ()
-    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in names)
 
 
 def _is_read_after(pair: Pair, name: str, place: ast.expr) -> bool:
