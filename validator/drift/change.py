@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from validator.analysis.commands.programs import Programs
 from validator.definitions import ClassDef, Method, Module
 from validator.drift.names.occurrences import Occurrence, in_file, in_unit
 from validator.drift.statements.differences import matcher
@@ -31,6 +32,7 @@ class Side:
         self.by_absolute = {source.absolute: source for source in self.project.files.values()}
         self._occurrences: dict[SourceFile, dict[str, list[Occurrence]]] = {}
         self._mentioning: dict[str, list[SourceFile]] = {}
+        self._beside: dict[Module, frozenset[str]] = {}
 
     def module(self, absolute: str) -> Module | None:
         return self.project.modules.get(absolute)
@@ -95,6 +97,14 @@ class Side:
         owner = Place(self.flow, unit, unit.code.values[number].args[0])
         found = self.project.analysis(Objects).held(owner).classes if unit.code.values[number].op == "attr" else ()
         return tuple(sorted(found, key=lambda cls: (cls.path, cls.qualname)))
+
+    def beside(self, module: Module) -> frozenset[str]:
+        """The paths of the modules that some program imports together with one."""
+        if module not in self._beside:
+            programs = self.project.analysis(Programs)
+            parts = (programs.modules(entry) for entry in self.project.modules.values())
+            self._beside[module] = frozenset(each.path for part in parts if module in part for each in part)
+        return self._beside[module]
 
     def is_property(self, method: Method) -> bool:
         """Whether a method is asked for without a call, under whatever names its file imports decorators."""

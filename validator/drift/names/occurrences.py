@@ -18,7 +18,7 @@ from validator.ir.model import Value
 from validator.source import SourceFile
 
 # role, kind:
-#   defines: function, class, variable, attribute, key, keyword, field, option, parameter, setting
+#   defines: import, function, class, variable, attribute, key, keyword, field, option, parameter, setting
 #   asks:    attribute, key, getattr, target (a dotted text that leads to something in a module)
 #   tries:   key, getattr (a default or a test stands by)
 #   spells:  text
@@ -113,9 +113,11 @@ def _of_value(unit: Unit, number: int, value: Value) -> Iterator[Occurrence]:
 
 
 def _kind(values: list[Value], store: Value) -> str:
-    """What a name is given in a module or the body of a class: a function or class that is written there, under
-    whatever decorators, or another value."""
+    """What a name is given in a module or the body of a class: what is imported, a function or class that is written
+    there, under whatever decorators, or another value."""
     made = values[store.args[0]]
+    if made.op == "import":
+        return "import"
     while made.op == "call" and len(made.args) == 2:
         made = values[made.args[1]]
     if made.op != "closure" or str(made.data).removesuffix(".<class>").rpartition(".")[2] != store.data:
