@@ -73,9 +73,11 @@ class Names:
     def _is_taken_in(self, row: Occurrence) -> bool:
         """Whether what a definition belonged to comes from outside of the project now: its file imports it."""
         source = self.before.project.files[row.path]
-        module = self.after.module(source.absolute) if row.unit is not None else None
-        owner = row.unit.qualname.partition(".")[0] if row.unit is not None else ""
-        for each in module.facts.imports if module is not None else ():
+        module = self.after.module(source.absolute)
+        if module is None or row.unit is None:
+            return False
+        owner = row.unit.qualname.partition(".")[0]
+        for each in module.facts.imports:
             if each.bound_as in (owner, row.name):
                 return isinstance(self.after.project.imported(module, each), External | Unknown)
         return False

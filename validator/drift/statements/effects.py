@@ -109,7 +109,7 @@ class Effects:
             lost.kind == "guard"
             or lost.name in named()
             or lost.name in self._waiting
-            or is_parallel(ast.Tuple(heads(node), ast.Load()))
+            or any(map(is_parallel, heads(node)))
         )
         beside = words.union(*(words_of(part, unit) for part in came))
         return self.intention.severity(lost.pair, own, telling, beside, about)

@@ -88,10 +88,11 @@ class Twins:
         """What it is worth that a twin has a statement as it was: who mends one of two may mean one."""
         assert edit.old is not None
         unit = left.pair.new
-        part = ast.Tuple(heads(edit.old.node), ast.Load())
-        about = is_parallel(part) or _is_context(edit.old.node)
+        parts = heads(edit.old.node)
+        about = any(map(is_parallel, parts)) or _is_context(edit.old.node)
+        words = frozenset[str]().union(*(words_of(part, unit) for part in parts))
         intention: Intention = self.change.analysis(Intention)
-        return intention.severity(left.pair, [edit], frozenset(), words_of(part, unit), about)
+        return intention.severity(left.pair, [edit], frozenset(), words, about)
 
     def _of_edit(self, pair: Pair, old: list[Statement], edit: Edit) -> Iterator[Left]:
         assert edit.old is not None
