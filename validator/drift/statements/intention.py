@@ -28,6 +28,7 @@ from validator.source import SourceFile
 
 _WORD = re.compile(r"[^\W\d]\w*")
 _OWN = frozenset({"self", "cls", *dir(builtins)})
+_FEW = 2  # places in which the same may have slipped away
 _Line = tuple[int, str, int]  # the revision (0: before), the file, the line
 
 
@@ -44,13 +45,18 @@ class Intention:
         """What a loss is worth: `own` are the edits in which it happened, `telling` the words for what went, `beside`
         other words in the same place. None where the change means it."""
         own = list(own)
-        lines = frozenset(_lines(pair, own))
-        if any(edit.old is not None and self._gone[edit.old.text] > 1 for edit in own):
-            return None  # the same in several places
+        places = [self._gone.get(edit.old.text, []) for edit in own if edit.old is not None]
+        if any(len(rows) > _FEW or any(edit is None for _, edit in rows) for rows in places):
+            return None  # what goes in many places, or in one that was written anew, is meant
+        same = [row for rows in places for row in rows]
+        others = [(other, edit) for other, edit in same if edit is not None and other is not pair]
+        lines = frozenset(
+            line for at, edit in [*((pair, each) for each in own), *others] for line in _lines(at, [edit])
+        )
         left = self._counts(pair.new.module.source)
         if self._is_spoken_of(telling | {word for word in beside if not left[word]}, pair, lines):
             return None
-        return "note" if not about_ranks or self._is_spoken_of(beside, pair, lines) else "warning"
+        return "note" if others or not about_ranks or self._is_spoken_of(beside, pair, lines) else "warning"
 
     def _is_spoken_of(self, words: frozenset[str], pair: Pair, own: frozenset[_Line]) -> bool:
         """Whether the change wrote or took away a line with one of the words, or moved one, but for some lines. Of a
@@ -66,11 +72,18 @@ class Intention:
         return any(was[word] - mine[word] != now[word] - other[word] for word in words - variables)
 
     @cached_property
-    def _gone(self) -> Counter[str]:
-        """How often each statement went, those of functions that were written anew counted."""
+    def _gone(self) -> dict[str, list[tuple[Pair, Edit | None]]]:
+        """By statement where it went; without an edit: in a function that was written anew."""
         drops: Drops = self.change.analysis(Drops)
-        went = (edit.old.text for *_, edits in drops.edited for edit in edits if edit.old is not None)
-        return Counter([*went, *(text for _, gone in drops.rewritten for text in gone)])
+        found: dict[str, list[tuple[Pair, Edit | None]]] = {}
+        for pair, _, _, edits in drops.edited:
+            for edit in edits:
+                if edit.old is not None:
+                    found.setdefault(edit.old.text, []).append((pair, edit))
+        for pair, gone in drops.rewritten:
+            for text in gone:
+                found.setdefault(text, []).append((pair, None))
+        return found
 
     def _told(self, path: str) -> frozenset[int]:
         """The lines of a file that were comments, or texts that stand for one."""
