@@ -713,6 +713,21 @@ class EmbedImages(Unit):
 """,
 )
 CORRECT = (
+    # what is cut under a key was put there by something else
+    """# before: rl/prompts.py
+def prompts(processor, texts, longest):
+    inputs = processor(texts)
+    if longest is not None:
+        inputs["prompt_ids"] = inputs["prompt_ids"][:, -longest:]
+    return inputs["prompt_ids"]
+# file: rl/prompts.py
+def prompts(processor, texts, longest):
+    inputs = processor(texts)
+    ids = inputs["prompt_ids"]
+    if longest is not None:
+        ids = ids[:, -longest:]
+    return ids
+""",
     # the class comes from a library now
     """# file: rl/__init__.py
 # before: rl/kernels.py

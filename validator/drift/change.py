@@ -229,7 +229,7 @@ class Change:
 
 def code_of(line: str) -> str:
     """A line without the comment behind it."""
-    return line.partition("  #")[0].strip()
+    return line.strip().partition("  #")[0].strip()
 
 
 def _shape(unit: Unit) -> tuple[Any, ...]:
