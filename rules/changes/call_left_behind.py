@@ -24,7 +24,7 @@ from validator.definitions import ClassDef
 from validator.drift.change import Change
 from validator.drift.interfaces.calls import constructor
 from validator.drift.interfaces.signatures import Broken, Signatures
-from validator.finding import Finding, Related
+from validator.finding import Finding, Related, Severity
 from validator.rule import Rule
 
 if TYPE_CHECKING:
@@ -55,8 +55,15 @@ def _report(broken: Broken) -> Finding:
         help=f"it is `{now}` now",
         related=[Related(new.path, new.facts.name_at[0], f"`{shown}` as it is now")],
         context=f"{site.unit.qualname}:{shown}:{'>'.join(broken.renamed or ())}",
-        severity="error" if site.sure and len(site.reached) == 1 and broken.kind == "refused" else "warning",
+        severity=_severity(broken),
     )
+
+
+def _severity(broken: Broken) -> Severity:
+    """A call that still runs may be meant as it is."""
+    if broken.kind in ("adapted", "handed"):
+        return "note"
+    return "error" if broken.kind == "refused" and broken.site.sure and len(broken.site.reached) == 1 else "warning"
 
 
 def fix(node: cst.CSTNode, finding: Finding) -> cst.CSTNode | None:

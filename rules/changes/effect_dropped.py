@@ -58,6 +58,7 @@ def _report(lost: Lost) -> Finding:
         help="put it back, or move it to where it happens on every way",
         related=[Related(unit.path, unit.code.at[0], f"`{unit.qualname}`")],
         context=f"{unit.qualname}:{lost.name}",
+        severity=lost.severity,
     )
 
 

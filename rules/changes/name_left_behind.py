@@ -713,6 +713,67 @@ class EmbedImages(Unit):
 """,
 )
 CORRECT = (
+    # what is cut under a key was put there by something else
+    """# before: rl/prompts.py
+def prompts(processor, texts, longest):
+    inputs = processor(texts)
+    if longest is not None:
+        inputs["prompt_ids"] = inputs["prompt_ids"][:, -longest:]
+    return inputs["prompt_ids"]
+# file: rl/prompts.py
+def prompts(processor, texts, longest):
+    inputs = processor(texts)
+    ids = inputs["prompt_ids"]
+    if longest is not None:
+        ids = ids[:, -longest:]
+    return ids
+""",
+    # the class comes from a library now
+    """# file: rl/__init__.py
+# before: rl/kernels.py
+class FlashForward:
+    ERROR_TOLERANCE = 1e-3
+# file: rl/kernels.py
+from fast_kernels import FlashForward
+# file: rl/train.py
+from rl.kernels import FlashForward
+
+
+def is_near(difference, op=FlashForward):
+    return difference < op.ERROR_TOLERANCE
+""",
+    # what a file imports is not its own
+    """# file: rl/__init__.py
+# file: rl/train.py
+def start(groups):
+    groups.start_process_group("nccl")
+# before: vocoder/train.py
+from fast_kernels.groups import start_process_group
+
+
+def start(rank):
+    start_process_group("nccl", rank=rank)
+# file: vocoder/train.py
+def start(rank):
+    return rank
+""",
+    # an option of another program
+    """# before: vocoder/train.py
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--input_training_file")
+print(parser.parse_args().input_training_file)
+# file: vocoder/train.py
+import argparse
+
+parser = argparse.ArgumentParser()
+print(parser.parse_args())
+# file: widening/data.py
+def file_list(a):
+    with open(a.input_training_file) as lines:
+        return list(lines)
+""",
     # an old checkpoint may have the key, and the loader asks first
     """# file: rl/__init__.py
 # before: rl/saving.py

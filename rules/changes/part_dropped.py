@@ -23,7 +23,7 @@ from validator.drift.change import Change
 from validator.drift.ranks import Exchanged, Ranks
 from validator.drift.statements.drops import Drop
 from validator.drift.statements.weakened import Weakened
-from validator.finding import Finding
+from validator.finding import Finding, Severity
 from validator.rule import Rule
 
 RULE = Rule("MP906", "part-dropped", "warning", stable_since="0.2.0")
@@ -40,9 +40,9 @@ def check_change(change: Change) -> Iterator[Finding]:
     for row in change.analysis(Ranks).exchanged:
         told.add((row.pair.new.path, row.new.lineno))
         yield _of_ranks(row)
-    for drop in change.analysis(Weakened).drops:
+    for drop, severity in change.analysis(Weakened).drops:
         if (drop.pair.new.path, drop.new.lineno) not in told:
-            yield _report(drop)
+            yield _report(drop, severity)
 
 
 def _of_ranks(row: Exchanged) -> Finding:
@@ -57,7 +57,7 @@ def _of_ranks(row: Exchanged) -> Finding:
     )
 
 
-def _report(drop: Drop) -> Finding:
+def _report(drop: Drop, severity: Severity) -> Finding:
     unit = drop.pair.new
     assert drop.edit.old is not None
     before = short(drop.edit.old.text)
@@ -73,6 +73,7 @@ def _report(drop: Drop) -> Finding:
         message,
         help=f"before: `{before}`",
         context=f"{unit.qualname}:{drop.text}",
+        severity=severity,
     )
 
 

@@ -3,10 +3,11 @@
 What it does
     Reports a text without spaces (a key, the name of a file, of a variable of the environment or of a registered class)
     that a change replaced in some places while it stands unchanged in others, and whose replacement stands nowhere
-    else; an attribute that is asked for since the change and that nothing in the project defines; and a choice of an
-    option that is given although the change took it away; and a key that is looked up behind a test for another one
-    (`if "OLD" in os.environ: os.environ["NEW"]`). Silent where the change itself
-    writes the old text too, as an alias.
+    else: a warning where something looks for one of them (a key, a choice that is compared), a note where it is only
+    handed on, as a default is. Reports also an attribute that is asked for since the change and that nothing in the
+    project defines; a choice of an option that is given although the change took it away; and a key that is looked up
+    behind a test for another one (`if "OLD" in os.environ: os.environ["NEW"]`). Silent where the change itself writes
+    the old text too, as an alias.
 
 Why is this bad
     Who writes and who reads no longer mean the same: a checkpoint that is not found, a KeyError, a setting that is not
@@ -36,6 +37,7 @@ def check_change(change: Change) -> Iterator[Finding]:
             help=f"write `{row.new}` in all places, or `{row.old}` here",
             related=[Related(path, line, f"`{row.old}`") for path, line in row.others[:3]],
             context=f"{row.unit.qualname}:{row.new}",
+            severity="warning" if row.sought else "note",
         )
     for stale in change.analysis(Removed).stale:
         option = stale.option

@@ -3,8 +3,8 @@
 What it does
     Compares what a change altered in a function with the functions of the same name (siblings of a family, versions of
     a module, recipes) and those of the same file that share most of its statements. Reports a statement that one of
-    them still has as it was, and a parameter that one of several functions of one signature lost while callers that
-    choose among them pass it.
+    them still has as it was: a warning where it is about ranks, else a note, as twins may part on purpose. Reports also
+    a parameter that one of several functions of one signature lost while callers that choose among them pass it.
 
 Why is this bad
     What is mended in one of two twins is still wrong in the other; what is broken in one of them makes two backends
@@ -42,6 +42,7 @@ def _statement(left: Left) -> Finding:
         help="change both, or neither",
         related=[Related(twin.path, left.twin_line, f"`{twin.qualname}` has it as it was")],
         context=f"{unit.qualname}:{left.before[:80]}",
+        severity=left.severity,
     )
 
 

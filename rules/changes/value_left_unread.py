@@ -2,9 +2,9 @@
 
 What it does
     Compares each function before and after a change. Reports a parameter that callers still pass, and a variable that
-    is still computed, whose only readers the change took away while the rest of the function stayed as it was. A note
-    where a variable lost its readers together with other statements: then it is mostly left over. Silent about
-    functions that are handed on, whose parameters are their caller's.
+    is still computed, whose only readers the change took away while the rest of the function stayed as it was: a
+    warning for ranks and groups, and for parameters that the function still describes to its callers, else a note, as
+    it is mostly left over. Silent about functions that are handed on, whose parameters are their caller's.
 
 Why is this bad
     A factor, a mask, a group or a length that is computed and not used is mostly one that somebody dropped by mistake:
@@ -37,7 +37,7 @@ def _report(row: Unread) -> Finding:
         help=f"use it again, or take it out; before, `{_short(row.last.text)}` read it",
         related=[Related(row.unit.path, row.unit.code.at[0], f"`{row.unit.qualname}`")],
         context=f"{row.unit.qualname}:{row.name}",
-        severity="warning" if row.sure else "note",
+        severity=row.severity,
     )
 
 

@@ -445,3 +445,47 @@ def test_fixes_finish_a_rename(repository: Path, capsys: pytest.CaptureFixture[s
     write(repository, rl__engine=RENAMED)
     status, _, err = run(capsys, "--changed-since", "HEAD", "--fix", "--unsafe-fixes", "--no-cache")
     assert (status, (repository / "rl" / "trainer.py").read_text()) == (0, MENDED), err
+
+
+def test_notes_about_a_change_are_shown_and_stop_no_commit(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    area = "def area(width, height, scale):\n    size = width * height{}\n    print(size)\n    return size\n"
+    write(repository, rl__sizes=area.format(" * scale") + "\n\nprint(area(1, 2, 3))\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "two")
+    write(repository, rl__sizes=area.format("") + "\n\nprint(area(1, 2, 3))\n")
+    status, out, _ = run(capsys, *CONCISE, "--select", "MP904", "--changed-since", "HEAD", ".")
+    assert status == 0
+    assert "note MP904 `scale`" in out
+
+
+SAVING = """\
+import torch.distributed as dist
+
+
+def save(model, path, rank):
+    if rank == 0:
+        model.write(path)
+    dist.barrier()
+    print(path)
+    return path
+"""
+
+
+@pytest.mark.parametrize(
+    ("instead", "said"),
+    [
+        ("", "warning MP905 `save` lost the call `dist.barrier()`"),
+        ("    # the caller makes the barrier\n", "no findings"),
+    ],
+)
+def test_what_went_is_meant_where_the_change_speaks_of_it(
+    repository: Path, capsys: pytest.CaptureFixture[str], instead: str, said: str
+) -> None:
+    write(repository, rl__saving=SAVING)
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "two")
+    write(repository, rl__saving=SAVING.replace("    dist.barrier()\n", instead))
+    _, out, _ = run(capsys, *CONCISE, "--select", "MP905", "--changed-since", "HEAD", ".")
+    assert said in out

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from validator.analysis.commands.programs import Programs
 from validator.definitions import ClassDef, Method, Module
 from validator.drift.names.occurrences import Occurrence, in_file, in_unit
 from validator.drift.statements.differences import matcher
@@ -31,6 +32,7 @@ class Side:
         self.by_absolute = {source.absolute: source for source in self.project.files.values()}
         self._occurrences: dict[SourceFile, dict[str, list[Occurrence]]] = {}
         self._mentioning: dict[str, list[SourceFile]] = {}
+        self._beside: dict[Module, frozenset[str]] = {}
 
     def module(self, absolute: str) -> Module | None:
         return self.project.modules.get(absolute)
@@ -96,6 +98,14 @@ class Side:
         found = self.project.analysis(Objects).held(owner).classes if unit.code.values[number].op == "attr" else ()
         return tuple(sorted(found, key=lambda cls: (cls.path, cls.qualname)))
 
+    def beside(self, module: Module) -> frozenset[str]:
+        """The paths of the modules that some program imports together with one."""
+        if module not in self._beside:
+            programs = self.project.analysis(Programs)
+            parts = (programs.modules(entry) for entry in self.project.modules.values())
+            self._beside[module] = frozenset(each.path for part in parts if module in part for each in part)
+        return self._beside[module]
+
     def is_property(self, method: Method) -> bool:
         """Whether a method is asked for without a call, under whatever names its file imports decorators."""
         if method.facts.is_property:
@@ -142,7 +152,7 @@ class Change:
         self.compared = compared
         self.changed = tuple(sorted(path for path in changed if self._is_read(path)))  # absolute paths
         self._analyses: dict[Any, Any] = {}
-        self._kept: dict[str, set[int]] = {}  # lines that are as they were
+        self._lines: dict[str, tuple[frozenset[int], frozenset[int]]] = {}
 
     def _is_read(self, path: str) -> bool:
         """Whether a file could be read in both revisions: of one that could not nothing is known to have gone."""
@@ -195,21 +205,31 @@ class Change:
     def wrote(self, path: str, line: int) -> bool:
         """Whether the change wrote a line of a file, or moved it."""
         source = self.after.project.files.get(path)
-        if source is None or not self.is_changed(path):
-            return False
-        known = self._kept.get(path)
-        if known is None:
-            earlier = self.before.by_absolute.get(source.absolute)
-            rows = [[text.strip() for text in each.lines] if each is not None else [] for each in (earlier, source)]
-            blocks = matcher(*rows).get_matching_blocks()
-            known = self._kept[path] = {start + n for _, start, size in blocks for n in range(1, size + 1)}
-        return line not in known
+        return source is not None and line in self.lines(source.absolute)[1]
+
+    def lines(self, path: str) -> tuple[frozenset[int], frozenset[int]]:
+        """The lines of a file, by its absolute path, that the change took away, and those that it wrote."""
+        known = self._lines.get(path)
+        if known is None and path in self.changed:
+            sources = (side.by_absolute.get(path) for side in (self.before, self.after))
+            old, new = ([code_of(text) for text in each.lines] if each is not None else [] for each in sources)
+            blocks = matcher(old, new).get_matching_blocks()
+            same = [(a + n, b + n) for a, b, size in blocks for n in range(size)]
+            gone, came = set(range(len(old))) - {a for a, _ in same}, set(range(len(new))) - {b for _, b in same}
+            known = frozenset(n + 1 for n in gone), frozenset(n + 1 for n in came)
+            self._lines[path] = known
+        return known or (frozenset(), frozenset())
 
     @cached_property
     def _changed_paths(self) -> frozenset[str]:
         sides = (self.before, self.after)
         found = (side.by_absolute.get(path) for side in sides for path in self.changed)
         return frozenset(source.path for source in found if source is not None)
+
+
+def code_of(line: str) -> str:
+    """A line without the comment behind it."""
+    return line.strip().partition("  #")[0].strip()
 
 
 def _shape(unit: Unit) -> tuple[Any, ...]:

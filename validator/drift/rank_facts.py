@@ -7,16 +7,18 @@ did the same under another name, says the same in both revisions.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Hashable, Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 from validator.domains.axes import LOCAL, NODE, SOME, WHOLE, Axes
 from validator.domains.spmd import UNIFORM, varying
 from validator.drift.change import Change, Pair, Side
-from validator.drift.statements.differences import Edit, Statement
+from validator.drift.statements.differences import Edit, Statement, in_head
 from validator.drift.statements.drops import Drops
-from validator.drift.statements.surroundings import called_names
+from validator.drift.statements.intention import Intention
+from validator.drift.statements.surroundings import called_names, last_name
 from validator.effects.files import Files
 from validator.flow.program import Unit
 from validator.flow.queries.base import Place, spanned
@@ -24,6 +26,7 @@ from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.random_draws import drawn_apart, draws, rows_of
 from validator.flow.queries.rank_shares import axes_of_rank
 from validator.flow.substitution import instantiated_causes
+from validator.models import models
 
 _ALIKE = "alike"
 _FEW = 3  # edits of a function, beyond which it does something else now
@@ -65,12 +68,15 @@ class RankFacts:
         for pair, old, new, edits in self.change.analysis(Drops).small:
             if 0 < len(edits) <= _FEW and not is_test(pair.new.path):
                 found += self._of_pair(pair, old, new, edits)
-        came = {(fact.kind, fact.said) for fact in self._came}
+        came = {(fact.kind, fact.said) for fact in self._came} if any(each.new is None for each in found) else set()
         return [each for each in found if each.new is not None or (each.old.kind, each.old.said) not in came]
 
     def _of_pair(
         self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]
     ) -> Iterator[Differing]:
+        held = [each.old for each in edits if each.old is not None and self._may_tell(each.old)]
+        if not held or not any(_facts(self.change.before, pair.old, held)):
+            return  # what the edited statements do is asked first: to follow a whole function takes its time
         before, after = _by_thing(self.change.before, pair.old), _by_thing(self.change.after, pair.new)
         if any(key[0] == "collective" and key not in before for key in after):
             return  # it meets the other ranks in another way now: what goes with that is meant
@@ -88,6 +94,16 @@ class RankFacts:
             elif fact.said != other.said and other.said != _ALIKE:
                 yield Differing(pair, fact, other, other.place.at[0])
 
+    def _may_tell(self, statement: Statement) -> bool:
+        """Whether a statement scales something, or calls what a library or the project has: no other tells of ranks."""
+        for node in in_head(statement.node):
+            if isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op).__name__ in (*_SCALING, *_POSITIONS):
+                return True
+            name = last_name(node.func) if isinstance(node, ast.Call) else ""
+            if name in _of_libraries() or name in self.change.before.methods:
+                return True
+        return False
+
     @cached_property
     def _came(self) -> list[Fact]:
         """The facts of changed code that were not there before: what moved is not lost."""
@@ -104,10 +120,11 @@ class RankFacts:
     def files(self) -> list[tuple[Pair, str, Axes, Axes]]:
         """Files that other ranks have for their own now: where, their name, and the axes that told them apart before
         and do so no longer, and those that do now."""
+        words: Intention = self.change.analysis(Intention)
         touched = [
             pair
             for pair in self.change.pairs
-            if pair.new.code.kind == "function" and any("rank" in word.lower() for unit in pair for word in unit.words)
+            if pair.new.code.kind == "function" and any("rank" in word.lower() for word in words.changed_in(pair))
         ]
         if not touched:
             return []
@@ -134,10 +151,13 @@ def _by_thing(side: Side, unit: Unit) -> dict[tuple[str, Hashable], list[Fact]]:
     return found
 
 
-def _facts(side: Side, unit: Unit) -> Iterator[Fact]:
+def _facts(side: Side, unit: Unit, within: list[Statement] | None = None) -> Iterator[Fact]:
+    """The facts of a unit, or of some of its statements."""
     names = {number: name for name, numbers in unit.code.definitions.items() for number in numbers}
     for number, value in enumerate(unit.code.values):
         place = Place(side.flow, unit, number)
+        if within is not None and not any(_holds(each, place) for each in within):
+            continue
         if value.op == "call":
             yield from _of_call(place)
             yield from _of_agreement(place, names)
@@ -202,6 +222,11 @@ def _of_position(place: Place, names: dict[int, str]) -> Iterator[Fact]:
         word = _POSITIONS[place.value.data]
         text = f"`{thing}` is the {word} of a rank by `{place.operand(1).text}`"
         yield Fact("position", thing, (axes, word), text, place)
+
+
+@cache
+def _of_libraries() -> frozenset[str]:
+    return frozenset(name.rpartition(".")[2] for name in models().calls)
 
 
 def _is_called_still(pair: Pair, fact: Fact) -> bool:

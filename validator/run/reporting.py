@@ -71,13 +71,14 @@ def new_findings(options: argparse.Namespace, settings: config.Config, checked: 
 
 
 def shown(options: argparse.Namespace, settings: config.Config, checked: Checked) -> list[Finding]:
-    """The findings that count for this report: with notes or without, in changed files or in all.
+    """The findings that count for this report: with notes or without, in changed files or in all. Who changes something
+    is shown the notes about that change.
 
     Of what a change broke and what is an error by itself, at one line, the error is told.
     """
     findings = checked.findings
     if not settings.notes:
-        findings = [finding for finding in findings if finding.severity != "note"]
+        findings = [finding for finding in findings if finding.severity != "note" or _speaks_of_change(finding)]
     changed = checked.changed
     if changed is not None:  # what a change broke is told wherever it stands
         absolute = {entry.path: entry.absolute for entry in checked.files}

@@ -90,6 +90,8 @@ class Subclasses:
         for site in sites(self.after, new.name):
             if within and (site.unit.cls is None or new.cls not in site.unit.cls.relatives):
                 continue
+            if not site.bound:
+                continue  # `Base.make(…)` means that of the base
             if new not in site.reached or site.how == "text" or misfit(self.after, new, site) != "":
                 continue
             for override in overrides:

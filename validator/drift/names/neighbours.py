@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.analysis.commands.programs import Programs
 from validator.definitions import ClassDef, External, Method, Module, Symbol
-from validator.drift.change import Change, Side
+from validator.drift.change import Change, Side, code_of
 from validator.drift.interfaces.calls import annotated, constructor
 from validator.drift.names.occurrences import Occurrence, groups, variables_shown
 from validator.drift.names.removed import Lost, Names, are_like
@@ -71,7 +70,6 @@ class Company:
         self._known: dict[Module, list[Owner]] = {}
         self._together: dict[frozenset[tuple[str, str]], bool] = {}
         self._sections = Sections(change.after)
-        self._near: dict[Module, frozenset[str]] = {}
 
     @cached_property
     def stale(self) -> list[Stale]:
@@ -160,7 +158,7 @@ class Company:
         before, after = (side.project.files.get(place.path) for side in sides)
         if before is None or after is None:
             return False
-        return before is after or _code(after.lines[place.at[0] - 1]) in {_code(line) for line in before.lines}
+        return before is after or code_of(after.lines[place.at[0] - 1]) in {code_of(line) for line in before.lines}
 
     def _of_file(self, source: SourceFile) -> list[list[Occurrence]]:
         """The names of a file by what they are set in, or asked of."""
@@ -212,14 +210,7 @@ class Company:
 
     def _beside(self, place: Occurrence) -> frozenset[str]:
         """The paths of the modules that some program imports together with the one of a place."""
-        if place.unit is None:
-            return frozenset()
-        here = place.unit.module
-        if here not in self._near:
-            programs = self.after.project.analysis(Programs)
-            parts = (programs.modules(entry) for entry in self.after.project.modules.values())
-            self._near[here] = frozenset(module.path for each in parts if here in each for module in each)
-        return self._near[here]
+        return self.after.beside(place.unit.module) if place.unit is not None else frozenset()
 
     def _is_for(self, place: Occurrence, owner: Owner) -> bool:
         """Whether a keyword may be for an owner: options are set by calls that are there for it."""
@@ -292,11 +283,6 @@ class Company:
             params is None or place.name in {p.name for p in params} or not any(p.kind == "**" for p in params)
             for params in known
         )
-
-
-def _code(line: str) -> str:
-    """A line without the comment behind it."""
-    return line.partition("  #")[0].strip()
 
 
 def _is_inside(unit: Unit | None, owner: Owner) -> bool:

@@ -18,7 +18,7 @@ from validator.ir.model import Value
 from validator.source import SourceFile
 
 # role, kind:
-#   defines: function, class, variable, attribute, key, keyword, field, option, parameter, setting
+#   defines: import, function, class, variable, attribute, key, keyword, field, option, parameter, setting
 #   asks:    attribute, key, getattr, target (a dotted text that leads to something in a module)
 #   tries:   key, getattr (a default or a test stands by)
 #   spells:  text
@@ -27,6 +27,7 @@ _KEYED = {"get": "tries", "pop": "tries", "setdefault": "defines"}
 _NAMED = {"getattr": "getattr", "hasattr": "getattr", "setattr": "attribute", "delattr": "attribute"}
 
 
+_MADE_OF = frozenset({"item", "attr", "call", "binary", "unary", "slice", "tuple", "list"})
 _LISTING = frozenset({"locals", "vars"})
 _PARAMETERS = frozenset({"params", "init_args"})  # what stands beside the `target` or `class_path` that takes it
 _DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?::[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)?")  # `pkg.mod:Class.method`
@@ -100,7 +101,7 @@ def _of_value(unit: Unit, number: int, value: Value) -> Iterator[Occurrence]:
     elif op in ("store_global", "store_class"):
         yield _row(unit, number, data, "defines", _kind(values, value), value.at)
     elif op in ("item", "store_item") and (key := _text(values, value.args[1])):
-        role = "asks" if op == "item" else "defines"
+        role = "asks" if op == "item" or _is_updated(unit, value, key) else "defines"
         yield _row(unit, value.args[1], key, role, "key", values[value.args[1]].at, link_of(values[value.args[0]]))
     elif op == "dict":
         for place in value.args[::2]:
@@ -112,10 +113,27 @@ def _of_value(unit: Unit, number: int, value: Value) -> Iterator[Occurrence]:
         yield from _of_call(unit, value)
 
 
+def _is_updated(unit: Unit, store: Value, key: str) -> bool:
+    """Whether what is stored under a key is made of what the same object has there: something else put it in first."""
+    values, owner = unit.code.values, unit.root(store.args[0])
+    waiting, seen = [store.args[2]], set[int]()
+    while waiting:
+        number = waiting.pop()
+        value = values[number]
+        if value.op == "item" and unit.root(value.args[0]) == owner and _text(values, value.args[1]) == key:
+            return True
+        if number not in seen and value.op in _MADE_OF:
+            seen.add(number)
+            waiting += [each for each in value.args if each >= 0]
+    return False
+
+
 def _kind(values: list[Value], store: Value) -> str:
-    """What a name is given in a module or the body of a class: a function or class that is written there, under
-    whatever decorators, or another value."""
+    """What a name is given in a module or the body of a class: what is imported, a function or class that is written
+    there, under whatever decorators, or another value."""
     made = values[store.args[0]]
+    if made.op == "import":
+        return "import"
     while made.op == "call" and len(made.args) == 2:
         made = values[made.args[1]]
     if made.op != "closure" or str(made.data).removesuffix(".<class>").rpartition(".")[2] != store.data:

@@ -66,9 +66,21 @@ class Names:
                     plain = [row for row in places if row.role == "defines" and (row.kind in _PLAIN | {"setting"})]
                     if into is None:
                         kept.update([name] if plain else ())
-                    elif plain:
+                    elif plain := [row for row in plain if not self._is_taken_in(row)]:
                         into.setdefault(name, []).extend(plain)
         return {name: rows for name, rows in found.items() if name not in kept and not _is_common(name)}
+
+    def _is_taken_in(self, row: Occurrence) -> bool:
+        """Whether what a definition belonged to comes from outside of the project now: its file imports it."""
+        source = self.before.project.files[row.path]
+        module = self.after.module(source.absolute)
+        if module is None or row.unit is None:
+            return False
+        owner = row.unit.qualname.partition(".")[0]
+        for each in module.facts.imports:
+            if each.bound_as in (owner, row.name):
+                return isinstance(self.after.project.imported(module, each), External | Unknown)
+        return False
 
     @cached_property
     def lost(self) -> list[Lost]:
@@ -148,11 +160,21 @@ class Names:
                 return (
                     is_telling(name) and self.renamed(rows[0]) is not None and not row.unit.is_receiver(asked.args[0])
                 )
-            return bool(owned) and self._may_mean(self.after, row, owned) and not _is_told_missing(row)
+            told = self.renamed(rows[0]) is not None or self._are_of_one_program(row, owned)
+            if not owned or all(each.kind == "option" for each in owned) and not told:
+                return False
+            return self._may_mean(self.after, row, owned) and not _is_told_missing(row)
         if not any(each.kind == "key" for each in rows) or self._is_tested_for(row):
             return False
         told = self.renamed(rows[0]) is not None or name in self._replaced
         return is_telling(name) or told and len(name) > 3 and name not in of_libraries()
+
+    def _are_of_one_program(self, row: Occurrence, rows: list[Occurrence]) -> bool:
+        """Whether a place was in some program together with one of several definitions."""
+        assert row.unit is not None
+        module = self.before.module(row.unit.module.source.absolute)
+        near = self.before.beside(module) if module is not None else frozenset[str]()
+        return any(each.path in near for each in rows)
 
     def _handed_on(self, rows: list[Occurrence], code: list[Occurrence], defining: list[Occurrence]) -> Lost | None:
         """What users gave a value, where all that bears the old name now is handed on from there under that name:

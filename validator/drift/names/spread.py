@@ -42,8 +42,10 @@ class Spread:
 
     @cached_property
     def unfilled(self) -> list[Unfilled]:
-        gone = self._gone
-        return list(self._found(gone)) if gone else []
+        taken = {param.name for function in self.change.after.project.functions() for param in function.facts.params}
+        taken |= {name for cls in self.change.after.project.classes() for name in annotated(cls)}
+        gone = {name: row for name, row in self._gone.items() if name in taken}
+        return list(self._found(gone)) if gone else []  # what an object holds takes a walk through what made it
 
     @cached_property
     def _gone(self) -> dict[str, Occurrence]:

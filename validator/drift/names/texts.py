@@ -24,16 +24,19 @@ from validator.source import SourceFile
 _TELLING = re.compile(r"(?=.{5,80}$)(?=.*[A-Za-z])[\w./{}:%-]*\w[._/-]\w[\w./{}:%-]*")  # several words, no spaces
 _SEVERAL = 2  # edits that replace one word by the same other one
 _SHORT = 3
+_SOUGHT = frozenset({"key", "keyword", "attribute", "field", "option", "parameter", "getattr", "target", "setting"})
 
 
 class Replaced(NamedTuple):
-    """A text or a name that stands for another one since the change; `others`: where the old one still stands."""
+    """A text or a name that stands for another one since the change; `others`: where the old one still stands;
+    `sought`: whether something looks for one of them: it is a key, a name, a choice that is compared."""
 
     unit: Unit
     at: At
     old: str
     new: str
     others: tuple[tuple[str, int], ...]
+    sought: bool = True
 
 
 class Texts:
@@ -70,7 +73,8 @@ class Texts:
         others = self._found(old, new) if told else self._spelled(old, new)
         if not others:
             return None
-        return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(drop.new), old, new, tuple(others))
+        sought = any(_is_sought(self.change.after, text) for text in (old, new))
+        return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(drop.new), old, new, tuple(others), sought)
 
     def _is_of_a_name(self, drop: Drop, old: str, new: str) -> bool:
         """Whether a text follows a variable of its name that the same statement asks for under another one."""
@@ -189,6 +193,34 @@ class Texts:
         if any(row.unit is not None and self.change.after.mention(row.unit, row.number) is None for row in rows):
             return None  # a library's module or object has it
         return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(new), old.attr, new.attr, ())
+
+
+def _is_sought(side: Side, text: str) -> bool:
+    """Whether the program looks for a text: as a key or a name, or among those with which it compares things. On what
+    is only handed on, a default, say, no other place depends."""
+    if any(row.kind in _SOUGHT and not is_test(row.path) for row in side.occurrences(text)):
+        return True
+    for unit, number in _constants(side, text):
+        for user in (number, *_holders(unit, number)):
+            for value in (unit.code.values[each] for each in unit.users.get(user, ())):
+                if value.op in ("compare", "item") or value.op == "dict" and user in value.args[::2]:
+                    return True
+    return False
+
+
+def _holders(unit: Unit, number: int) -> Iterator[int]:
+    """The rows of several in which a value stands."""
+    return (user for user in unit.users.get(number, ()) if unit.code.values[user].op in ("tuple", "list", "set"))
+
+
+def _constants(side: Side, text: str) -> Iterator[tuple[Unit, int]]:
+    """Where a text stands in the program, but for tests."""
+    for source in side.project.files.values():
+        module = side.project.modules.get(source.absolute)
+        if module is not None and text.encode() in source.data and not is_test(source.path):
+            for unit in side.units(module).values():
+                rows = enumerate(unit.code.values)
+                yield from ((unit, number) for number, v in rows if v.op == "const" and v.data == text)
 
 
 def _templates(drop: Drop) -> tuple[str, str] | None:

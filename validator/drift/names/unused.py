@@ -14,26 +14,29 @@ from typing import NamedTuple
 
 from validator.drift.change import Change, Pair
 from validator.drift.statements.differences import Edit, Statement, edits, node_of, similarity, statements
+from validator.drift.statements.intention import Intention, words_in
+from validator.drift.statements.surroundings import called_names
+from validator.drift.statements.weakened import is_parallel
 from validator.facts.model import At
+from validator.finding import Severity
 from validator.flow.program import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
 
 _SAME = 0.6  # of the statements that must be as they were: else the function was written anew
 _FILLING = frozenset({"append", "extend", "insert", "add", "appendleft"})
-_WHOLE = frozenset({"locals", "vars", "eval", "exec", "globals"})
+_WHOLE = frozenset({"locals", "vars", "eval", "exec", "globals", "save_hyperparameters"})  # which read all variables
 
 
 class Unread(NamedTuple):
     """A name of a function that was read before the change and is not now. `kind`: `parameter` or `variable`; `last`
-    is what read it; `sure`: that still stands there without it, or was all that went. With other statements a value is
-    mostly left over."""
+    is what read it."""
 
     unit: Unit
     name: str
     kind: str
     at: At
     last: Statement
-    sure: bool
+    severity: Severity
 
 
 class Unused:
@@ -66,7 +69,7 @@ class Unused:
         if pair.new.method is None or pair.new.method.facts.stub:
             return
         gone = _read(old) - _read(new)
-        if not gone or _read(new) & _WHOLE:
+        if not gone or not _WHOLE.isdisjoint(called_names(pair.new)):
             return
         params = {arg.arg: arg for arg in _parameters(new)[pair.new.has_receiver :]}
         stored = {n.id: n for n in ast.walk(new) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
@@ -95,8 +98,16 @@ class Unused:
             node = params.get(name) or stored[name]
             kind = "parameter" if name in params else "variable"
             at = pair.new.module.source_text.at(node)
-            sure = kind == "parameter" or len(changed) == 1 or any(edit.new is not None for edit in readers)
-            yield Unread(pair.new, name, kind, at, last, sure)
+            severity = self._severity(pair, name, readers)
+            if severity is not None:
+                yield Unread(pair.new, name, kind, at, last, severity)
+
+    def _severity(self, pair: Pair, name: str, readers: list[Edit]) -> Severity | None:
+        """What it is worth that a name is read no longer: one of ranks matters, and one still described to callers."""
+        told = name in dict(pair.new.code.params) and name in _described(node_of(pair.new))
+        about = told or is_parallel(ast.Name(name, ast.Load()))
+        intention: Intention = self.change.analysis(Intention)
+        return intention.severity(pair, readers, frozenset({name}), frozenset(), about)
 
     def _is_handed_on(self, unit: Unit) -> bool:
         """Whether a function is given to a call as a value: a hook, which must take what its caller passes."""
@@ -106,6 +117,12 @@ class Unused:
                 if value.op == "call" and any(other.root(number) in named for number in value.args[1:]):
                     return True
         return False
+
+
+def _described(node: ast.AST | None) -> frozenset[str]:
+    """The words of what a function says of itself to its callers."""
+    text = ast.get_docstring(node) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else None
+    return words_in(text or "")
 
 
 def _is_unpacked(changed: list[Edit], name: str) -> bool:

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from validator.drift.change import Change, Pair
 from validator.drift.statements import exits, narrowed
-from validator.drift.statements.differences import Edit, Statement, in_head, matcher, node_of, statements
+from validator.drift.statements.differences import Edit, Statement, heads, in_head, matcher, node_of, statements
 from validator.drift.statements.drops import MUCH, Drops
+from validator.drift.statements.intention import Intention, words_of
 from validator.drift.statements.named_effects import collective, filling, firsts, is_of_tables, named, table, tables
 from validator.drift.statements.surroundings import (
     BRANCHES,
@@ -39,11 +40,12 @@ from validator.drift.statements.surroundings import (
     name_of_call,
     taken,
 )
+from validator.drift.statements.weakened import is_parallel
+from validator.finding import Severity
 from validator.flow.program import Unit
 from validator.flow.queries.outside_program import is_test
 
 _FEW = 3  # edits in a function, beyond which it does something else now
-_SEVERAL = 2  # places in which the same check or statement went: then it went on purpose
 
 
 class Lost(NamedTuple):
@@ -60,6 +62,7 @@ class Lost(NamedTuple):
     name: str
     line: int
     condition: str
+    severity: Severity = "note"
 
 
 class Effects:
@@ -68,6 +71,7 @@ class Effects:
     def __init__(self, change: Change) -> None:
         self.change = change
         self.drops: Drops = change.analysis(Drops)
+        self.intention: Intention = change.analysis(Intention)
 
     @cached_property
     def lost(self) -> list[Lost]:
@@ -90,9 +94,25 @@ class Effects:
             found += self._narrowed(pair, old, new, edits)
             found += _for_one(pair, old, new, edits)
             found += _undecorated(pair, new)
-        often = Counter(each.name for each in found if each.kind in ("check", "store"))
-        lost = Counter(text for row in self.drops.edited for text in _gone(row[3]))
-        return [each for each in found if often[each.name] < _SEVERAL and lost[each.statement.text] <= _SEVERAL]
+        changed = {id(pair): edits for pair, _, _, edits in self.drops.small}
+        rows = ((each, self._severity(each, changed[id(each.pair)])) for each in found)
+        return [each._replace(severity=severity) for each, severity in rows if severity is not None]
+
+    def _severity(self, lost: Lost, edits: list[Edit]) -> Severity | None:
+        """What a loss is worth: of a call its name tells what went, of a condition all that it asks."""
+        node, unit = lost.statement.node, lost.pair.new
+        own = [edit for edit in edits if any(_is_of(lost, each) for each in edit if each is not None)]
+        words = frozenset[str]().union(*(words_of(part, unit) for part in heads(node)))
+        telling = words if lost.kind in ("guard", "check", "store") else frozenset({lost.name})
+        came = (part for each in own if each.new is not None for part in heads(each.new.node))
+        about = (
+            lost.kind == "guard"
+            or lost.name in named()
+            or lost.name in self._waiting
+            or any(map(is_parallel, heads(node)))
+        )
+        beside = words.union(*(words_of(part, unit) for part in came))
+        return self.intention.severity(lost.pair, own, telling, beside, about)
 
     def _only_on_one(self, pair: Pair) -> Iterator[Lost]:
         """A function that waits for other ranks, and that a decorator lets only one of them into since the change."""
@@ -109,7 +129,7 @@ class Effects:
             if edit.old is None or edit.new is not None:
                 continue
             inside = [each.text for each in old if edit.old.text in each.inside]
-            if is_mode(edit.old, here) and len(edits) <= _FEW and not self._goes(edit.old.node):
+            if is_mode(edit.old, here) and len(edits) <= _FEW:
                 yield Lost(pair, edit.old, "guard", edit.old.text, line_of(old, new, edit.old), "")
             if not inside or not here.issuperset(inside):
                 continue
@@ -117,13 +137,8 @@ class Effects:
                 kind, name = self._effect(edit.old, pair)
                 if name and name not in _decorators(pair.new) and not any(f"{name}(" in text for text in here):
                     yield Lost(pair, edit.old, kind, name, line_of(old, new, edit.old), "")
-            elif len(edits) <= _FEW and is_guard(edit.old.node, old, new, inside) and not self._goes(edit.old.node):
+            elif len(edits) <= _FEW and is_guard(edit.old.node, old, new, inside):
                 yield Lost(pair, edit.old, "guard", edit.old.text, line_of(old, new, edit.old), "")
-
-    def _goes(self, node: ast.stmt) -> bool:
-        """Whether the change takes the same condition away in other places too: then it is meant."""
-        text = ast.unparse(node.test) if isinstance(node, ast.If) else ""
-        return sum(drop.text == text for drop in self.drops.drops) > 1
 
     def _deeper_collectives(
         self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]
@@ -214,35 +229,18 @@ class Effects:
     def _removed(
         self, pair: Pair, old: list[Statement], new: list[Statement], plain: list[Edit], edits: list[Edit]
     ) -> Iterator[Lost]:
-        added = [called(edit.new.node) for edit in edits if edit.new is not None and edit.old is None]
-        fresh = {word for call in added if call is not None for word in _telling_words(last_name(call.func))}
-        gone = _gone(edits)
         for edit in plain:
             assert edit.old is not None
             kind, name = self._effect(edit.old, pair)
-            if kind == "store" and (
-                pair.new.name == "__init__" or edit.old.inside[-1:] and edit.old.inside[-1] in gone
-            ):
-                continue  # an object that begins otherwise now, or a case that there is no more
-            if goes_with_its_case(edit.old, edits) or fresh & _telling_words(name):
-                continue  # with its case, or in favour of another call of its kind
+            if goes_with_its_case(edit.old, edits) or kind == "store" and pair.new.name == "__init__":
+                continue  # a case that there is no more, or an object that begins otherwise now
             call = called(edit.old.node)
-            if call is not None and (self._is_of_gone(call, pair) or self._is_made_later(call, pair)):
+            if call is not None and self._is_made_later(call, pair):
                 continue
             if not name and call is not None and self._is_needed(pair, call, new):
                 kind, name = "call", last_name(call.func)
-            if name and not self._turns_up(name, pair):
+            if name:
                 yield Lost(pair, edit.old, kind, name, line_of(old, new, edit.old), "")
-
-    def _is_of_gone(self, call: ast.Call, pair: Pair) -> bool:
-        """Whether a call was one of an object that the change took away: nothing in the file makes it any more."""
-        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
-        if not isinstance(owner, ast.Attribute):
-            return False
-        rows = (side.of_file(unit.module.source).get(owner.attr, ())
-                for side, unit in zip((self.change.before, self.change.after), pair, strict=True))  # fmt: skip
-        was, now = (any(row.role == "defines" and row.kind == "attribute" for row in each) for each in rows)
-        return was and not now
 
     def _is_made_later(self, call: ast.Call, pair: Pair) -> bool:
         """Whether a constructor made a call on a part of the object that another method of the class makes too."""
@@ -346,7 +344,7 @@ class Effects:
 
     def _is_uncalled(self, name: str) -> bool:
         """Whether nothing but tests speaks of a function that is still there."""
-        if name.startswith("__") or self._calls[1][name]:
+        if name.startswith("__"):
             return False
         rows = (row for row in self.change.after.occurrences(name) if not is_test(row.path))
         return not any(row.role in ("asks", "spells", "tries") for row in rows) and not self._is_named(name)
@@ -379,24 +377,14 @@ class Effects:
                     queue.append(name)
         return frozenset(found)
 
-    def _turns_up(self, name: str, pair: Pair) -> bool:
-        """Whether the change calls it somewhere where it was not called before."""
-        return self._calls[1][name] > self._calls[0][name] - self._lost_here(pair, name)
 
-    def _lost_here(self, pair: Pair, name: str) -> int:
-        before, after = (called_names(unit)[name] for unit in pair)
-        return before - after
-
-    @cached_property
-    def _calls(self) -> tuple[Counter[str], Counter[str]]:
-        """How often each name is called in the changed files, before and after."""
-        counts: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-        for side, count in zip((self.change.before, self.change.after), counts, strict=True):
-            for path in self.change.changed:
-                module = side.module(path)
-                for unit in side.units(module).values() if module is not None else ():
-                    count.update(called_names(unit))
-        return counts
+def _is_of(lost: Lost, statement: Statement) -> bool:
+    """Whether a statement is one of those in which an effect was lost: itself, its condition, or what went with it."""
+    if statement.text in (lost.statement.text, lost.condition, *lost.statement.inside):
+        return True
+    if statement.node is lost.statement.node:
+        return True
+    return any(head.endswith(lost.statement.text) for head in statement.inside)
 
 
 def _for_one(pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
@@ -431,16 +419,6 @@ def _has_sibling(node: ast.AugAssign, pair: Pair) -> bool:
 def _is_of_dictionary(call: ast.Call) -> bool:
     """Whether a call puts values into a dictionary; `update()` of a scaler is given none."""
     return last_name(call.func) == "update" and bool(call.args or call.keywords)
-
-
-def _telling_words(name: str) -> set[str]:
-    """The longer words of a name."""
-    return {word for word in name.split("_") if len(word) > 3}
-
-
-def _gone(edits: list[Edit]) -> set[str]:
-    """The statements that an edited function has no longer."""
-    return {edit.old.text for edit in edits if edit.old is not None and edit.new is None}
 
 
 def _is_block(gone: list[Edit]) -> bool:

@@ -167,12 +167,11 @@ def exclude(one: Statement, other: Statement) -> bool:
 
 
 def goes_with_its_case(statement: Statement, edits: list[Edit]) -> bool:
-    """Whether a statement went with the condition under which it stood, a call that asks whether something is there and
-    not about ranks: a case that there is no more."""
-    heads = [edit.old for edit in edits if edit.old is not None and edit.new is None]
-    around = [each.node for each in heads if statement.inside and each.text == statement.inside[-1]]
-    tests = [node.test for node in around if isinstance(node, ast.If) and not is_about_ranks(node.test)]
-    return any(isinstance(part, ast.Call) for test in tests for part in ast.walk(test))
+    """Whether a statement went with the condition under which it stood, one that is not about ranks: a case that is
+    gone."""
+    heads = (edit.old for edit in edits if edit.old is not None and edit.new is None)
+    around = [each.node for each in heads if each.text in statement.inside[-1:]]
+    return any(isinstance(node, ast.If) and not is_about_ranks(node.test) for node in around)
 
 
 def knows(old: list[Statement], pair: Pair, test: ast.expr) -> bool:

@@ -14,12 +14,14 @@ from typing import NamedTuple
 from validator.analysis.interfaces.binding import misfit_of, parameters
 from validator.definitions import Method
 from validator.drift.change import Change, Pair, Side
-from validator.drift.statements.differences import Edit, Statement, similarity, statements
+from validator.drift.statements.differences import Edit, Statement, heads, similarity, statements
 from validator.drift.statements.drops import Drops, between
+from validator.drift.statements.intention import Intention, words_of
 from validator.drift.statements.named_effects import named
 from validator.drift.statements.surroundings import called, is_report, last_name, own_head
 from validator.drift.statements.weakened import is_parallel
 from validator.facts.model import Param
+from validator.finding import Severity
 from validator.flow.callgraph.spelled_arguments import call_of
 from validator.flow.program import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
@@ -40,6 +42,7 @@ class Left(NamedTuple):
     now: str
     twin: Unit
     twin_line: int
+    severity: Severity
 
 
 class Untwinned(NamedTuple):
@@ -68,17 +71,28 @@ class Twins:
 
     @cached_property
     def left(self) -> list[Left]:
-        found: list[Left] = []
+        found: list[tuple[Left, Edit]] = []
         for pair, old, _, edits in self.change.analysis(Drops).edited:
             if pair.new.code.kind == "function" and len(edits) <= _FEW:
                 for edit in edits:
                     if edit.old is not None and _is_mend(edit) and _says_something(edit.old.node):
-                        found += self._of_edit(pair, old, edit)
+                        found += ((each, edit) for each in self._of_edit(pair, old, edit))
                     elif edit.old is not None and edit.new is not None and _is_context(edit.old.node):
-                        found += self._of_context(pair, edit.old, edit.new)
+                        found += ((each, edit) for each in self._of_context(pair, edit.old, edit.new))
                     elif edit.old is not None and edit.new is None and len(edits) == 1:
-                        found += self._of_gone(pair, old, edit.old)
-        return found
+                        found += ((each, edit) for each in self._of_gone(pair, old, edit.old))
+        rows = ((left, self._severity(left, edit)) for left, edit in found)
+        return [left._replace(severity=severity) for left, severity in rows if severity is not None]
+
+    def _severity(self, left: Left, edit: Edit) -> Severity | None:
+        """What it is worth that a twin has a statement as it was: who mends one of two may mean one."""
+        assert edit.old is not None
+        unit = left.pair.new
+        parts = heads(edit.old.node)
+        about = any(map(is_parallel, parts)) or _is_context(edit.old.node)
+        words = frozenset[str]().union(*(words_of(part, unit) for part in parts))
+        intention: Intention = self.change.analysis(Intention)
+        return intention.severity(left.pair, [edit], frozenset(), words, about)
 
     def _of_edit(self, pair: Pair, old: list[Statement], edit: Edit) -> Iterator[Left]:
         assert edit.old is not None
@@ -90,7 +104,7 @@ class Twins:
             if same is not None:
                 line = edit.new.node.lineno if edit.new is not None else pair.new.code.at[0]
                 now = edit.new.text if edit.new is not None else ""
-                yield Left(pair, line, edit.old.text, now, unit, same.node.lineno)
+                yield Left(pair, line, edit.old.text, now, unit, same.node.lineno, "note")
                 return
 
     def _of_context(self, pair: Pair, old: Statement, new: Statement) -> Iterator[Left]:
@@ -101,7 +115,7 @@ class Twins:
             return
         for unit, each in texts:
             if each.text == old.text:
-                yield Left(pair, new.node.lineno, old.text, new.text, unit, each.node.lineno)
+                yield Left(pair, new.node.lineno, old.text, new.text, unit, each.node.lineno, "note")
                 return
 
     def _of_gone(self, pair: Pair, old: list[Statement], gone: Statement) -> Iterator[Left]:
@@ -116,7 +130,7 @@ class Twins:
                 continue
             same = next((each for each in rows if each.text == gone.text), None)
             if same is not None:
-                yield Left(pair, pair.new.code.at[0], gone.text, "", unit, same.node.lineno)
+                yield Left(pair, pair.new.code.at[0], gone.text, "", unit, same.node.lineno, "note")
                 return
 
     def _twins(self, pair: Pair) -> Iterator[Unit]:

@@ -10,9 +10,10 @@ from validator.drift.change import Change, Pair, Side
 from validator.drift.interfaces.calls import annotated, constructor
 from validator.drift.statements.differences import Edit, in_head, node_of
 from validator.drift.statements.drops import Drop, Drops
+from validator.drift.statements.intention import Intention, words_of
 from validator.drift.statements.named_effects import collective
 from validator.drift.statements.surroundings import condition, last_name
-from validator.source import SourceFile
+from validator.finding import Severity
 
 # Names of arguments by which libraries are told who takes part.
 _WHO = frozenset({
@@ -21,10 +22,10 @@ _WHO = frozenset({
     "num_nodes", "nnodes", "devices", "num_processes", "nproc_per_node", "synced_gpus", "with_context_parallel",
     "mesh_dim", "sync_module_states", "modifier_rank",
 })  # fmt: skip
-_MANY = 3  # statements
 _WRAPPING = frozenset({
     "detach", "full_tensor", "to_local", "max", "min", "unwrap_model", "ceil", "wait",
 })  # fmt: skip
+_OF_RANKS = frozenset({"full_tensor", "to_local", "wait", "sorted", "sort", "unwrap_model"})
 DEVICES = frozenset({"cuda", "to", "npu", "xpu", "cpu"})
 
 
@@ -33,16 +34,45 @@ class Weakened:
 
     def __init__(self, change: Change) -> None:
         self.change = change
+        self.intention: Intention = change.analysis(Intention)
 
     @cached_property
-    def drops(self) -> list[Drop]:
-        found: dict[tuple[str, int, str, str], Drop] = {}
+    def drops(self) -> list[tuple[Drop, Severity]]:
+        found: dict[tuple[str, int, str, str], tuple[Drop, Severity]] = {}
         drops: Drops = self.change.analysis(Drops)
         small = {id(pair) for pair, *_ in drops.small}
         for drop in drops.drops:
-            if id(drop.pair) in small and self._is_alone_in(drop) and self._counts(drop) and self._times(drop) < _MANY:
-                found.setdefault((drop.pair.new.path, drop.new.lineno, drop.kind, drop.text), drop)
+            counts = id(drop.pair) in small and self._is_alone_in(drop) and self._counts(drop)
+            if counts and (severity := self._severity(drop)) is not None:
+                found.setdefault((drop.pair.new.path, drop.new.lineno, drop.kind, drop.text), (drop, severity))
         return list(found.values())
+
+    def _severity(self, drop: Drop) -> Severity | None:
+        """What a small edit is worth."""
+        unit = drop.pair.new
+        telling = words_of(drop.part, drop.pair.old)
+        if isinstance(drop.part, ast.keyword):
+            telling = frozenset({drop.part.arg or "", *words_of(drop.part.value, drop.pair.old)})
+        elif drop.kind == "call" and isinstance(drop.part, ast.Call):
+            telling = frozenset({last_name(drop.part.func)})
+        came = words_of(drop.new, unit) if drop.kind in ("name", "constant") else frozenset()
+        made = [each for each in self._edits(drop) if each is drop.edit or _holds(each, drop.part)]
+        return self.intention.severity(drop.pair, made, telling, came, self._is_about_ranks(drop))
+
+    def _is_about_ranks(self, drop: Drop) -> bool:
+        if drop.kind in ("factor", "element"):
+            return is_parallel(drop.part)
+        if drop.kind == "call" and isinstance(drop.part, ast.Call):
+            name = last_name(drop.part.func)
+            return name in collective() or name in _OF_RANKS or name in DEVICES
+        return True
+
+    def _is_own_option(self, drop: Drop) -> bool:
+        """Whether a keyword of something that the project defines was given an option of the same name."""
+        part, call = drop.part, drop.new
+        if not isinstance(part, ast.keyword) or not isinstance(call, ast.Call):
+            return False
+        return last_name(part.value) == part.arg and bool(self._known(self.change.after, last_name(call.func)))
 
     def _is_alone_in(self, drop: Drop) -> bool:
         """Whether the rest of a statement is as it was: where more than one thing goes it says something else now.
@@ -56,16 +86,13 @@ class Weakened:
     def _counts(self, drop: Drop) -> bool:
         kind, part = drop.kind, drop.part
         if kind == "factor":
-            return self._is_size(drop) and not self._is_used_elsewhere(drop) and not self._is_gone(drop)
+            return self._is_size(drop)
         if kind in ("keyword", "argument"):
-            told = self._is_who(drop) or self._all_pass(drop) or self._is_alone(drop)
-            return told and self._still_takes(drop) and not self._is_passed_elsewhere(drop)
+            return (self._is_who(drop) or self._is_own_option(drop)) and self._still_takes(drop)
         if kind in ("operand", "guard"):
-            return is_parallel(part) and not self._is_asked(drop) and not _asks_the_same(drop)
+            return is_parallel(part) and not _asks_the_same(drop)
         if kind == "element":
-            if not isinstance(part, ast.Name) or not _is_read_after(drop.pair, part.id, drop.new):
-                return False
-            return not self._is_made_otherwise(drop.pair, part.id)
+            return isinstance(part, ast.Name) and _is_read_after(drop.pair, part.id, drop.new)
         if kind == "index":
             return is_parallel(part)
         if kind == "await":
@@ -78,7 +105,7 @@ class Weakened:
             return isinstance(part, ast.Call) and self._is_needed(drop, last_name(part.func))
         if kind == "name" and _leaves_its_guard(drop):
             return True
-        return kind == "name" and _other_axes(drop) and not _is_of_device(drop) and not self._is_renamed(drop)
+        return kind == "name" and _other_axes(drop) and not _is_of_device(drop)
 
     def _is_lost_coroutine(self, drop: Drop) -> bool:
         """Whether what is not awaited any more is a coroutine of the project, which the function gives back or drops:
@@ -91,47 +118,9 @@ class Weakened:
             return False
         return isinstance(statement.node, ast.Return | ast.Expr) and statement.node.value is drop.new
 
-    def _is_used_elsewhere(self, drop: Drop) -> bool:
-        """Whether the change reckons with the same in a statement that it adds or alters beside."""
-        text = ast.dump(drop.part)
-        for edit in self._edits(drop):
-            if edit is drop.edit:
-                continue
-            before, after = (
-                any(ast.dump(node) == text for node in in_head(statement.node)) if statement is not None else False
-                for statement in (edit.old, edit.new)
-            )
-            if after and not before:
-                return True
-        return False
-
-    def _is_gone(self, drop: Drop) -> bool:
-        """Whether the change took away the attribute that went: nothing in the file gives it a value any more."""
-        if not isinstance(drop.part, ast.Attribute):
-            return False
-        path = drop.pair.new.module.source.absolute
-        sides = (self.change.before, self.change.after)
-        return [_stores(side, side.by_absolute.get(path), drop.part.attr) for side in sides] == [True, False]
-
     def _edits(self, drop: Drop) -> list[Edit]:
         """All edits of the function in which something went."""
         return next(edits for pair, _, _, edits in self.change.analysis(Drops).edited if pair is drop.pair)
-
-    def _is_passed_elsewhere(self, drop: Drop) -> bool:
-        """Whether the change passes the same keyword to another call of the function."""
-        if not isinstance(drop.part, ast.keyword):
-            return False
-        edits = self._edits(drop)
-        before, after = (
-            sum(
-                isinstance(node, ast.keyword) and node.arg == drop.part.arg
-                for statement in rows
-                if statement is not None
-                for node in in_head(statement.node)
-            )
-            for rows in ([edit.old for edit in edits], [edit.new for edit in edits])
-        )
-        return after >= before
 
     @staticmethod
     def _is_offset(drop: Drop) -> bool:
@@ -158,48 +147,6 @@ class Weakened:
             return any(last_name(call.func) in collective() for call in calls)
         return name in _WRAPPING or name in collective() or name in DEVICES and _is_sent(drop)
 
-    def _is_asked(self, drop: Drop) -> bool:
-        """Whether the change asks for a condition, or for its opposite, in another statement that it adds or alters."""
-        text = _either_way(drop.part)
-        for edit in self._edits(drop):
-            if edit is drop.edit:
-                continue
-            before, after = (
-                statement is not None and any(_either_way(node) == text for node in in_head(statement.node))
-                for statement in (edit.old, edit.new)
-            )
-            if after and not before:
-                return True
-        return False
-
-    def _is_renamed(self, drop: Drop) -> bool:
-        """Whether the other name is new and stands in all places where the old one stood, or the statement gives its
-        value to another name too: then it is another statement."""
-        drops = (each for each in self.change.analysis(Drops).drops if each.edit is drop.edit)
-        if any(isinstance(getattr(each.old, "ctx", None), ast.Store) for each in drops):
-            return True
-        if isinstance(drop.old, ast.Name) and isinstance(drop.new, ast.Name):
-            old, new = (node_of(unit) for unit in drop.pair)
-            made = drop.old.id in _bound(old) and drop.new.id in _bound(new)
-            return made and drop.old.id not in _named(new) and drop.new.id not in _named(old)
-        before, after = last_name(drop.old), last_name(drop.new)
-        sides, path = (self.change.before, self.change.after), drop.pair.new.module.source.absolute
-        brought = [_stores(side, side.by_absolute.get(path), after) for side in sides]
-        if brought == [False, True]:
-            return True  # what the change brings into the file is meant
-        fresh = _roles(self.change.before, after)
-        return "defines" in _roles(self.change.before, before) & _roles(self.change.after, after) and not fresh
-
-    def _is_made_otherwise(self, pair: Pair, name: str) -> bool:
-        """Whether the change gives a variable its value by a statement of its own."""
-        for each, _, _, edits in self.change.analysis(Drops).edited:
-            added = (edit.new for edit in edits if edit.old is None) if each is pair else ()
-            for statement in added:
-                nodes = ast.walk(statement.node) if statement is not None else ()
-                if any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in nodes):
-                    return True
-        return False
-
     def _is_size(self, drop: Drop) -> bool:
         """Whether a formula is about counts: what went, or what is left, is a number or a name of a size."""
         return not any(isinstance(node, ast.JoinedStr) for node in ast.walk(drop.old)) and not _is_text(drop.part)
@@ -212,43 +159,6 @@ class Weakened:
                 name in _WHO or bool(of_parallelism(name) or of_parallelism(f"{name}_size")) or is_parallel(part.value)
             )
         return is_parallel(part)
-
-    def _times(self, drop: Drop) -> int:
-        """In how many statements the same part went, those of functions that were written anew counted: what goes
-        everywhere goes on purpose."""
-        drops: Drops = self.change.analysis(Drops)
-        edits = {id(each.edit) for each in drops.drops if each.kind == drop.kind and each.text == drop.text}
-        text = drop.edit.old.text if drop.edit.old is not None else ""
-        return len(edits) + sum(text in gone for _, gone in drops.rewritten)
-
-    def _is_alone(self, drop: Drop) -> bool:
-        """Whether a keyword whose value is still at hand went in the one edit of a function, and nowhere else."""
-        part, drops = drop.part, self.change.analysis(Drops)
-        if not isinstance(part, ast.keyword) or not isinstance(part.value, ast.Name | ast.Attribute):
-            return False
-        edits = self._edits(drop)
-        same = [d for d in drops.drops if isinstance(d.part, ast.keyword) and d.part.arg == part.arg]
-        first = next((node.id for node in ast.walk(part.value) if isinstance(node, ast.Name)), "")
-        at_hand = first in _bound(node_of(drop.pair.new)) and _is_read(drop.pair, first)
-        return len(edits) == 1 and len(same) == 1 and at_hand
-
-    def _all_pass(self, drop: Drop) -> bool:
-        """Whether every other call by that name, of which there are several, passes the keyword."""
-        if not isinstance(drop.part, ast.keyword) or drop.part.arg is None or not isinstance(drop.new, ast.Call):
-            return False
-        name, keyword, passing = last_name(drop.new.func), drop.part.arg, 0
-        for source in self.change.after.mentioning(name):
-            module = self.change.after.project.modules.get(source.absolute)
-            for unit in self.change.after.units(module).values() if module is not None else ():
-                for value in unit.code.values:
-                    callee = unit.code.values[value.args[0]] if value.op == "call" else value
-                    if value.op != "call" or callee.op not in ("attr", "name") or callee.data != name:
-                        continue
-                    if keyword in value.data.names:
-                        passing += 1
-                    elif unit.at(value.at)[:2] != drop.pair.new.module.source_text.at(drop.new)[:2]:
-                        return False
-        return passing >= 2
 
     def _still_takes(self, drop: Drop) -> bool:
         """Whether what is called still takes the argument: nothing in the project says otherwise."""
@@ -273,17 +183,9 @@ class Weakened:
         return found + [fields for cls, params in made.items() if params is None and (fields := annotated(cls))]
 
 
-_OPPOSITES = {ast.IsNot: ast.Is, ast.NotEq: ast.Eq, ast.NotIn: ast.In, ast.GtE: ast.Lt, ast.LtE: ast.Gt}
-
-
-def _either_way(test: ast.AST) -> str:
-    """A condition as text, the same for its opposite."""
-    while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-        test = test.operand
-    if isinstance(test, ast.Compare) and len(test.ops) == 1:
-        kind = _OPPOSITES.get(type(test.ops[0]), type(test.ops[0]))
-        return f"{ast.dump(test.left)} {kind.__name__} {ast.dump(test.comparators[0])}"
-    return ast.dump(test)
+def _holds(edit: Edit, part: ast.AST) -> bool:
+    """Whether a piece of syntax stood in the statement that an edit took away."""
+    return edit.old is not None and any(node is part for node in in_head(edit.old.node))
 
 
 def _asks_the_same(drop: Drop) -> bool:
@@ -341,30 +243,6 @@ def _is_sent(drop: Drop) -> bool:
     return False
 
 
-def _named(node: ast.AST | None) -> set[str]:
-    """The names that stand in a function."""
-    nodes = list(ast.walk(node)) if node is not None else []
-    return {n.id for n in nodes if isinstance(n, ast.Name)} | {n.arg for n in nodes if isinstance(n, ast.arg)}
-
-
-def _bound(node: ast.AST | None) -> set[str]:
-    """The variables and parameters of a function."""
-    nodes = list(ast.walk(node)) if node is not None else []
-    stored = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    return stored | {n.arg for n in nodes if isinstance(n, ast.arg)}
-
-
-def _roles(side: Side, name: str) -> set[str]:
-    """As what a name stands in the program; a text that is the same word is none."""
-    return {row.role for row in side.occurrences(name)} - {"spells"}
-
-
-def _stores(side: Side, source: SourceFile | None, name: str) -> bool:
-    """Whether a file gives an attribute or a variable a value."""
-    rows = side.of_file(source).get(name, ()) if source is not None else ()
-    return any(row.role == "defines" and row.kind in ("attribute", "variable") for row in rows)
-
-
 def _is_text(part: ast.AST) -> bool:
     return isinstance(part, ast.Constant) and isinstance(part.value, str)
 
@@ -373,7 +251,7 @@ def is_parallel(part: ast.AST) -> bool:
     """Whether an expression speaks of ranks, groups or sizes of the axes of parallelism."""
     for node in ast.walk(part):
         name = last_name(node) if isinstance(node, ast.Name | ast.Attribute) else ""
-        if name and (of_parallelism(name) or name in _WHO - {"op"} or _is_rank(name)):
+        if name and (of_parallelism(name) or name in _WHO - {"op"} or _is_rank(name) or _is_number_of_ranks(name)):
             return True
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and of_parallelism(f"{node.value}_size"):
             return True
@@ -391,6 +269,10 @@ def _leaves_its_guard(drop: Drop) -> bool:
     test = condition(head)
     asked = {ast.unparse(n) for n in ast.walk(test)} if test is not None else set()
     return ast.unparse(old) in asked and ast.unparse(drop.new) not in asked
+
+
+def _is_number_of_ranks(name: str) -> bool:
+    return bool(axes_of(name)) and _is_count(name)
 
 
 def _is_rank(name: str) -> bool:
@@ -415,13 +297,6 @@ _COUNTS = frozenset({"rank", "size", "group", "world", "degree", "index", "mesh"
 
 def _is_count(name: str) -> bool:
     return not _COUNTS.isdisjoint(name.strip("_").lower().split("_"))
-
-
-def _is_read(pair: Pair, name: str) -> bool:
-    """Whether the new function still reads a name."""
-    node = node_of(pair.new)
-    names = ast.walk(node) if node is not None else ()
-    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load) for n in names)
 
 
 def _is_read_after(pair: Pair, name: str, place: ast.expr) -> bool:
