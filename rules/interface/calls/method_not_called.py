@@ -2,9 +2,10 @@
 
 What it does
     Finds attributes that can be nothing but methods of the project and with which is computed, that are compared with
-    numbers or texts, tested as a condition, indexed, iterated over or written into a text; and calls of attributes that
-    are properties on every class that may be there and that give numbers, texts or truth values; and properties that
-    are asked for on the handle of a Ray actor (`manager.stopped.remote()`).
+    numbers or texts, tested as a condition, indexed, iterated over or written into a text; calls of attributes that are
+    properties on every class that may be there and that give numbers, texts or truth values, or on one of several
+    classes whose others have a method, if its annotation says such a value; and properties that are asked for on the
+    handle of a Ray actor (`manager.stopped.remote()`).
 
 Why is this bad
     A method is always true, and any other use raises TypeError. A property that is called raises TypeError, because
@@ -51,7 +52,9 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield _report(place, found, f"is a method and is {how} without being called", "call it: add `()`")
         for place in queries.values(unit, "call"):
             if place.method in properties and (found := _called_property(objects, place)):
-                yield _report(place.operand(0), found, "is a property and is called", "leave out the `()`")
+                of_all = not any(o[0] in ("bound", "unit") for o in place.operand(0).closed.each)
+                what = "is a property and is called" if of_all else "is called, and a property of one of these objects"
+                yield _report(place.operand(0), found, what, "leave out the `()`" if of_all else _METHOD)
             elif place.method == "remote" and (asked := _of_actor(place, properties)):
                 yield _report(*asked, "is a property, and handles of actors have methods alone", _METHOD)
 
@@ -103,7 +106,9 @@ def _called_property(objects: Objects, call: Place) -> list[Method]:
     bare = bool(given) and all(o[0] in _PLAIN_OBJECTS for o in given)
     bare = bare or not given and all(_gives_plain(objects, each) for each in plain)
     said = all(each.facts.returns_annotation.strip("\"'") in _PLAIN for each in plain)
-    return plain if plain and len(plain) == len(found) and (bare or said) else []
+    if None in found or not plain or not (said or bare and len(plain) == len(found)):
+        return []
+    return plain
 
 
 def _of_actor(call: Place, names: set[str]) -> tuple[Place, list[Method]] | None:
@@ -199,6 +204,28 @@ def main():
     manager = ray.remote(num_cpus=1)(Manager).remote()
     ray.get(manager.stop.remote())
     return Engine.remote(manager)
+""",
+    """\
+class Filterbank:
+    def output_size(self):
+        return 80
+
+
+class Encoder:
+    @property
+    def output_size(self) -> int:
+        return 1024
+
+
+FRONTENDS = {"fbank": Filterbank, "encoder": Encoder}
+
+
+def main(name):
+    frontend = FRONTENDS[name]()
+    return frontend.output_size()  # error: MP132
+
+
+main("fbank")
 """,
 )
 
