@@ -965,7 +965,7 @@ class Evaluation(Walk):
         seen, queue = {self.root(number)}, [self.root(number)]
         while queue:
             for user in self.unit.users.get(queue.pop(), ()):
-                if self.code.values[user].op == "mut" and UNIFORM in self.vals[user].v:
+                if self.code.values[user].op in ("mut", "unpack") and UNIFORM in self.vals[user].v:
                     return True
                 if user not in seen:
                     seen.add(user)
