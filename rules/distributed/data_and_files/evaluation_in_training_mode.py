@@ -45,8 +45,14 @@ def check_project(project: Project) -> Iterator[Finding]:
         if not list(index.sites(unit)):
             continue
         found = next(_forwards(placings, unit), None)
-        if found is not None:
+        if found is not None and found[1].hint not in _evaluated(placings):
             yield _report(*found)
+
+
+def _evaluated(placings: Placings) -> set[str]:
+    """The names of attributes that are switched to evaluation somewhere, perhaps as a variable that holds them."""
+    owners = (call.receiver for call in placings.queries.named("eval"))
+    return {str(owner.root.value.data) for owner in owners if owner is not None and owner.root.value.op == "attr"}
 
 
 def _forwards(placings: Placings, unit: Unit) -> Iterator[tuple[Place, Place]]:
@@ -190,5 +196,25 @@ class Trainer:
 def main(model, judge, batches):
     engine, _, _, _ = deepspeed.initialize(model=model)
     Trainer(engine, judge).fit(batches)
+""",
+    """
+import torch
+from torch.distributed.fsdp import fully_shard
+
+class Trainer:
+    def build(self, model):
+        self.model = fully_shard(model)
+
+    def loss(self, batch):
+        return self.model(batch).loss
+
+    @torch.no_grad()
+    def evaluate(self, batches):
+        model = self.model
+        model.eval()
+        return sum(self.loss(batch) for batch in batches)
+
+    def fit(self, batches):
+        return self.evaluate(batches)
 """,
 ]
