@@ -3,7 +3,8 @@
 What it does
     Reports `set_device(…)`, `device_ids=[…]`, `torch.device("cuda", …)` and `f"cuda:{…}"` that get the global rank:
     `dist.get_rank()`, `process_index`, `global_rank`, `RANK` of the environment, through whatever variables, fields and
-    calls. `rank % torch.cuda.device_count()` and local ranks are silent. One number that a function gives to several of
+    calls. `rank % torch.cuda.device_count()` and local ranks are silent, and so are programs that spawn all processes
+    themselves and give each its number as rank: these run on one node. One number that a function gives to several of
     them is reported once, where it is first used.
 
 Why is this bad
@@ -32,11 +33,41 @@ _KINDS = ("cuda:", "npu:", "xpu:", "hpu:", "musa:")
 def check_project(project: Project) -> Iterator[Finding]:
     # one number, however many devices it names: `set_device(rank)` and `torch.device("cuda", rank)` are one mistake
     taken: dict[tuple[Unit, str], list[tuple[Place, Place]]] = {}
-    for index, user in _indices(project.analysis(Queries)):
+    queries = project.analysis(Queries)
+    for index, user in _indices(queries) if not _is_of_one_node(queries) else ():
         if _is_of_job(index) and not is_aside(user.unit.path):
             taken.setdefault((index.unit, index.text), []).append((index, user))
     for places in taken.values():
         yield _finding(sorted(places, key=lambda row: row[1].at))
+
+
+def _is_of_one_node(queries: Queries) -> bool:
+    """Whether all jobs of a project have one node: each process is spawned, and its number there is its rank."""
+    spawning = [row for row in queries.flow.models.calls.values() if row.before and row.runs is not None]
+    spawned = {
+        o[1]
+        for row in spawning
+        for call in queries.named(row.name)
+        if row.runs is not None and (function := call.argument(*row.runs)) is not None
+        for o in function.closed.of("unit")
+    }
+    started = [call.argument("rank", 3) for call in queries.calls("torch.distributed.init_process_group")]
+    return bool(started) and all(rank is not None and _is_number_of(queries, rank, spawned) for rank in started)
+
+
+def _is_number_of(queries: Queries, rank: Place, spawned: set[Unit], above: tuple[Unit, ...] = ()) -> bool:
+    """Whether a value is the number of a spawned process, handed on as it is by all callers."""
+    rank = rank.root
+    if rank.value.op != "param" or rank.unit in above:
+        return False
+    position, name = rank.value.data[:2]
+    if rank.unit in spawned and position == 0:
+        return True
+    calls = queries.calls_of(rank.unit)
+    used = (call for call in calls if call.unit in spawned or call.unit.outer is None or queries.calls_of(call.unit))
+    passed = [call.argument(name, position) for call in used]
+    above = (*above, rank.unit)
+    return bool(passed) and all(each is not None and _is_number_of(queries, each, spawned, above) for each in passed)
 
 
 def _indices(queries: Queries) -> Iterator[tuple[Place, Place]]:
@@ -194,5 +225,20 @@ class T:
 # file: pkg/__init__.py
 # file: pkg/utils/__init__.py
 # file: pkg/core/__init__.py
+""",
+    """
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+def setup(rank, size):
+    dist.init_process_group("nccl", rank=rank, world_size=size)
+
+def work(rank, size):
+    setup(rank, size)
+    torch.cuda.set_device(dist.get_rank())
+
+def main():
+    mp.spawn(work, args=(8,), nprocs=8)
 """,
 ]
