@@ -52,6 +52,7 @@ class Read(NamedTuple):
     """A read of `name` from `receiver`, which is `held`.
 
     `how`: `attribute`, `default` (getattr with a default) or `test` (hasattr). `kept`: its value is followed.
+    `place`: the value that is read.
     """
 
     function: Method
@@ -61,6 +62,7 @@ class Read(NamedTuple):
     guards: tuple[Guard, ...]
     at: At
     how: str
+    place: Place
     kept: bool = True
 
 
@@ -219,7 +221,7 @@ class Namespaces:
                 kept = how == "test" or bool(place.closed.of("namespace"))
                 guards = self._around(unit.scope).get(place.at[:2], ())
                 text = unit.text(place.value.at).rpartition(".")[0] if place.value.op == "attr" else owner.text
-                yield Read(unit.scope, text, name, held, guards, place.at, how, kept)
+                yield Read(unit.scope, text, name, held, guards, place.at, how, place, kept)
 
     def _around(self, function: Method) -> dict[tuple[int, int], tuple[Guard, ...]]:
         """The conditions around the reads and calls of a function, by where these begin."""
