@@ -1194,7 +1194,9 @@ class Calling:
 
         def change(before: Val) -> Val:
             if not any(o[0] in ("tuple", "seq") for o in before.each):
-                return before
+                mapping = name == "update" and any(o[0] in ("dict", "param") for o in before.each)
+                more = obj("dict", (), UNKNOWN).objs if mapping else NONE  # it may have any key now
+                return Val(before.objs | more, before.v, before.n, before.p, before.state)
             part = elements(added) if name in ("extend", "update") else added
             grown = sequence(join2(elements(before), part))
             n = combined(before.n, added.n if name in ("extend", "update") else NONE)

@@ -48,7 +48,7 @@ def _adds_bias(product: Place) -> bool:
     for o in product.operand(0).val.each:
         name = product.flow.models.named(str(o[1])) if o[0] == "ext" else ""
         if name in _ADDING:
-            bias = product.argument(*_ADDING[name])
+            bias = product.argument(*_ADDING[name]) if product.argument("beta") is None else None  # it scales the bias
             return bias is not None and _is_whole(bias)
     return False
 
@@ -196,6 +196,11 @@ class RowParallelLinear(nn.Module):
 
     def shared(self, x):
         y = F.linear(x, self.weight, self.bias / dist.get_world_size(self.group))
+        dist.all_reduce(y, group=self.group)
+        return y
+
+    def scaled(self, x):
+        y = torch.addmm(self.bias, x, self.weight, beta=1 / dist.get_world_size(self.group))
         dist.all_reduce(y, group=self.group)
         return y
 

@@ -182,4 +182,16 @@ def train(loss, whole):
 
 train(1.0, True)
 """,
+    """
+class Scores:
+    def __call__(self, inputs):
+        inputs.update({f"score_{key}": 0 for key in inputs})
+        return inputs
+
+def loss(scores):
+    inputs = scores({"reals": 1, "fakes": 2})
+    return inputs["score_reals"]
+
+loss(Scores())
+""",
 ]
