@@ -14,7 +14,7 @@ from typing import NamedTuple
 from validator.domains.axes import REDUCED, WORLD
 from validator.domains.spmd import OF_ONE, UNIFORM, Cause, Causes, only, varying
 from validator.effects.compare import Around, Comparison, sees
-from validator.effects.condition_keys import Key, assume, same
+from validator.effects.condition_keys import Assumed, Key, assume, holding, same
 from validator.effects.evidence import asks_for_rank, reads_data
 from validator.effects.exceptions import FAILURE
 from validator.effects.files import raced
@@ -290,7 +290,7 @@ class Divergences:
             if found is not None:
                 yield found
             # the leader goes first (`if rank != 0: barrier … if rank == 0: barrier`): one half alone proves nothing
-            balanced |= {id(p) for p in parts(fork) if isinstance(p, Fork) and p is not fork and same(p.key, fork.key)}
+            balanced |= {id(part) for part in self._settled(unit, fork, causes, frame)}
         for choice in tracer.choices:
             causes = varying(frame.causes(choice.causes, self.flow))
             if causes and (first or any(c.kind == "param" for c in choice.causes)):
@@ -329,13 +329,7 @@ class Divergences:
         shared = self._assumptions(unit, fork.block, frame)
         lasting = {key: holds for key, holds in shared.items() if not _made_in_loop(unit, key)}
         comparison = Comparison(self.traces, causes, around, frame, lasting=lasting)
-        key = frame.key(fork.key, self.traces)
-        for part, holds, varies in fork.common:
-            if not varying(frame.causes(varies, self.flow)):  # it holds on no rank or on all: on both ways
-                shared = assume(shared, frame.key(part, self.traces), holds)
-        if key[0] == "compare" and any(c.kind == "rank" for c in causes):
-            shared = assume(shared, ("compare", "Lt", key[2], ("const", "int", 0)), False)  # no rank is less than 0
-        yes, no = assume(shared, key, fork.positive), assume(shared, key, not fork.positive)
+        yes, no = self._ways(unit, fork, causes, frame)
         found = comparison.differ((fork.yes, frame), (fork.no, frame), yes, no)
         if found is None or fork.about is None:
             return None
@@ -350,6 +344,27 @@ class Divergences:
         arm = "then" if mine is left else "else"
         asks = self._asks(unit, unit.code.blocks[fork.block].end[1], causes)
         return Divergence(unit, about.at, test, causes, op, other, arm, exits, conditional, fork.block, asks)
+
+    def _ways(self, unit: Unit, fork: Fork, causes: Causes, frame: Frame) -> tuple[Assumed, Assumed]:
+        """What holds on either way out of a branch."""
+        shared = self._assumptions(unit, fork.block, frame)
+        key = frame.key(fork.key, self.traces)
+        for part, holds, varies in fork.common:
+            if not varying(frame.causes(varies, self.flow)):  # it holds on no rank or on all: on both ways
+                shared = assume(shared, frame.key(part, self.traces), holds)
+        if key[0] == "compare" and any(c.kind == "rank" for c in causes):
+            shared = assume(shared, ("compare", "Lt", key[2], ("const", "int", 0)), False)  # no rank is less than 0
+        return assume(shared, key, fork.positive), assume(shared, key, not fork.positive)
+
+    def _settled(self, unit: Unit, fork: Fork, causes: Causes, frame: Frame) -> Iterator[Fork]:
+        """The branches behind one that went either way with it: they ask for the same, or for another number of the
+        same value that both its ways decide."""
+        ways = self._ways(unit, fork, causes, frame)
+        for part in parts(fork):
+            if isinstance(part, Fork) and part is not fork:
+                key = frame.key(part.key, self.traces)
+                if part.key == fork.key or same(part.key, fork.key) and None not in (holding(key, way) for way in ways):
+                    yield part
 
     def _asks(self, unit: Unit, number: int, causes: Causes) -> bool:
         """Whether what is written at a branch tells ranks apart, and not only what may come there from elsewhere."""

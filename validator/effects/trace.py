@@ -282,7 +282,10 @@ class Traces:
             place = unit.root(place)
             value = unit.code.values[place]
             if value.op != "param" or frame.caller is None:
-                text = Place(self.flow, unit, place).hint if value.op in ("param", "phi") else unit.text(value.at)
+                named = (
+                    Place(self.flow, unit, place).hint if value.op in ("param", "phi") else unit.variables.get(place)
+                )
+                text = named or unit.text(value.at)
                 return "" if value.op == "const" else text
             place, unit, frame = self._passed_value(frame, value.data[0]), frame.caller.unit, frame.caller
         return ""
