@@ -359,20 +359,19 @@ class Divergences:
     def _settled(self, unit: Unit, fork: Fork, causes: Causes, frame: Frame) -> Iterator[Fork]:
         """The branches behind one that went either way with it: they ask for the same, or for another number of the
         same value that both its ways decide."""
-        ways = self._ways(unit, fork, causes, frame)
         for part in parts(fork):
-            if isinstance(part, Fork) and part is not fork:
-                key = frame.key(part.key, self.traces)
-                if part.key == fork.key or same(part.key, fork.key) and None not in (holding(key, way) for way in ways):
-                    yield part
+            if not isinstance(part, Fork) or part is fork or not same(part.key, fork.key):
+                continue
+            key = frame.key(part.key, self.traces)
+            if part.key == fork.key or None not in (holding(key, way) for way in self._ways(unit, fork, causes, frame)):
+                yield part
 
     def _asks(self, unit: Unit, number: int, causes: Causes) -> bool:
         """Whether what is written at a branch tells ranks apart, and not only what may come there from elsewhere."""
         place = Place(self.flow, unit, number)
         if all(c.kind == "data" for c in causes):
-            asked = place.origin.operand(0).origin if place.origin.value.op == "unary" else place.origin
-            own = reads_data(place) or raced(self.traces, unit, asked.number)
-            return bool(own) or any(c.axis == REDUCED for c in causes)
+            own = any(c.axis == REDUCED for c in causes) or reads_data(place)
+            return own or bool(raced(self.traces, unit, number))
         return asks_for_rank(place)
 
     def _choice(self, unit: Unit, choice: Choice, causes: Causes, frame: Frame) -> Iterator[Divergence]:

@@ -16,7 +16,7 @@ from validator.effects.condition_keys import Key
 from validator.flow.program import Flow, Unit, implicit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import argument_of
-from validator.flow.queries.pure_functions import Computed
+from validator.flow.queries.pure_functions import Computed, origin
 from validator.project import Project
 
 if TYPE_CHECKING:
@@ -28,7 +28,11 @@ _DEEP = 3  # calls from a test for a file down to what writes it
 
 
 def raced(traces: Traces, unit: Unit, number: int) -> Causes:
-    """Why the answer to a question about a file differs between ranks; nothing where it does not."""
+    """Why the answer to a question about a file, or the opposite of one, differs between ranks; nothing where it does
+    not."""
+    number = origin(traces.flow, unit, number)
+    if unit.code.values[number].op == "unary":
+        number = origin(traces.flow, unit, unit.code.values[number].args[0])
     path = _path(traces, unit, number, "asks")
     if path is None:
         return frozenset()
@@ -92,20 +96,30 @@ def _path(traces: Traces, unit: Unit, number: int, what: str) -> Key | None:
     for o in traces.flow.result(unit).vals[value.args[0]].each:
         if o[0] == "ext" and o[1] in files[what] and len(value.args) > 1:
             return traces.keys(unit).of(value.args[1])
-        row = traces.flow.models.call(o[1]) if o[0] == "ext" and what == "writes" else None
-        place = Place(traces.flow, unit, number).argument(*row.saves) if row is not None and row.saves else None
-        if place is not None:
-            return traces.keys(unit).of(place.number)
-        if row is not None and row.mode is not None and row.loads is not None:
-            path, mode = (Place(traces.flow, unit, number).argument(*each) for each in (row.loads, row.mode))
-            if path is not None and mode is not None and not set("wxa").isdisjoint(str(mode.val.constant())):
-                return traces.keys(unit).of(path.number)
+    kind, path = _by_row(Place(traces.flow, unit, number)) or ("", None)
+    if path is not None and what == "writes" and kind in ("write", "append"):
+        return traces.keys(unit).of(path.number)
     if (
         callee.op == "attr"
         and callee.data in files[f"{what}_methods"]
         and not any(name is None for name in value.data.names)
     ):
         return traces.keys(unit).of(callee.args[0])
+    return None
+
+
+def _by_row(call: Place) -> tuple[str, Place] | None:
+    """What a row of the tables says that a call does with a file (`write`, `append`, `read`), and its path."""
+    for o in call.operand(0).val.each:
+        row = call.flow.models.call(o[1]) if o[0] == "ext" else None
+        which = row and (row.loads or row.saves)
+        path = call.argument(*which) if which else None
+        if row is not None and path is not None:
+            mode = call.argument(*row.mode) if row.mode else None
+            letters = mode.val.constant() if mode is not None else ""
+            if isinstance(letters, str):
+                wrote = row.saves is not None or not set("wx").isdisjoint(letters)
+                return "write" if wrote else "append" if "a" in letters else "read", path
     return None
 
 
@@ -239,19 +253,10 @@ class Files:
                     yield Access(place, kind, tuple(pieces), place.under, place, (path,))
 
     def _paths(self, place: Place) -> Iterator[tuple[str, Place]]:
-        models = self.flow.models
-        for o in place.operand(0).val.each:
-            row = models.call(o[1]) if o[0] == "ext" else None
-            which = row and (row.loads or row.saves)
-            path = place.argument(*which) if which else None
-            if row is not None and path is not None:
-                mode = place.argument(*row.mode) if row.mode else None
-                letters = mode.val.constant() if mode is not None else None
-                if mode is not None and not isinstance(letters, str):
-                    continue
-                wrote = row.saves is not None or not set("wx").isdisjoint(str(letters or ""))
-                yield "write" if wrote else "append" if "a" in str(letters or "") else "read", path
-                return
+        models, told = self.flow.models, _by_row(place)
+        if told is not None:
+            yield told
+            return
         receiver = place.receiver
         if receiver is not None and place.method in models.files["saves_methods"]:
             first = next((n for n in place.value.data.names if n is None or n not in ("*", "**")), "*")

@@ -468,11 +468,7 @@ class _Tracer:
     def _truth(self, number: int) -> Causes:
         from validator.effects.files import raced
 
-        asked = origin(self.traces.flow, self.unit, number)
-        value = self.code.values[asked]
-        if value.op == "unary":
-            asked = origin(self.traces.flow, self.unit, value.args[0])
-        return truth_of(self.result.vals[number]) | raced(self.traces, self.unit, asked)
+        return truth_of(self.result.vals[number]) | raced(self.traces, self.unit, number)
 
     def _values(self, block: int, after: Trace) -> Trace:
         trace = after

@@ -35,9 +35,7 @@ def _sample(at: Evaluation, dataset: Val) -> Val:
     """One sample of a data set, or of what a wrapper of a library keeps."""
     found = []
     for o in dataset.each:
-        method = o[1].find("__getitem__") if o[0] in ("inst", "self") else None
-        unit = at.flow.unit_of(method) if method is not None else None
-        if unit is not None:
+        if (unit := at.calling.method_of(o, "__getitem__")) is not None:
             found.append(_result(at, unit, [Val(frozenset({o}))]))
         elif o[0] == "keeping" and (inner := picked(o[1], "dataset")).objs:
             found.append(_sample(at, inner))
@@ -52,8 +50,7 @@ def _called(at: Evaluation, o: Obj, samples: Val) -> Val:
         return _result(at, o[1], [o[2], samples])
     if o[0] == "unit":
         return _result(at, o[1], [samples])
-    method = o[1].find("__call__") if o[0] in ("inst", "self") else None
-    unit = at.flow.unit_of(method) if method is not None else None
+    unit = at.calling.method_of(o, "__call__")
     return _result(at, unit, [Val(frozenset({o})), samples]) if unit is not None else _OWN
 
 

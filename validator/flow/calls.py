@@ -515,10 +515,10 @@ class Calling:
     def _asks_object(self, number: int, value: Val, name: str) -> None:
         """The language asks an object by a method that the source does not name: `len(sampler)` runs `__len__`."""
         for o in value.each:
-            if (unit := self._method_of(o, name)) is not None:
+            if (unit := self.method_of(o, name)) is not None:
                 self.run(number, unit, [Val(frozenset({o}))], {})
 
-    def _method_of(self, o: Obj, name: str) -> Unit | None:
+    def method_of(self, o: Obj, name: str) -> Unit | None:
         """The method of that name of an object of the project."""
         method = o[1].find(name) if o[0] in ("inst", "self") else None
         return self.flow.unit_of(method) if method is not None else None
@@ -679,7 +679,7 @@ class Calling:
         return None
 
     def _getattr(self, number: int, dotted: str, arguments: Arguments) -> Val:
-        owner, names = arguments[0][1], texts.of_callers(self.at, arguments[1][1]).each
+        owner, names = arguments[0][1], self.flow.close(arguments[1][1], self.at.unit).each
         if not names or any(o[:2] != ("const", "str") for o in names):
             return UNKNOWN
         value = join(attribute(self.at, number, owner, o[2]) for o in names)
@@ -1227,7 +1227,7 @@ class Calling:
         for o in value.each:
             if o[0] == "generator":
                 self._note(number, Site((Target(o[1], o[2]),), ()))
-            elif (unit := self._method_of(o, "__iter__")) is not None:
+            elif (unit := self.method_of(o, "__iter__")) is not None:
                 self._note(number, Site((Target(unit, ((0, Val(frozenset({o}))),)),), ()))
 
     def yielded(self, o: Obj) -> Val:
@@ -1246,7 +1246,7 @@ class Calling:
                 self._note(number, Site((Target(o[1], o[2]),), ()))
                 found.append(self.yielded(o))
             elif o[0] in ("inst", "self"):
-                if (unit := self._method_of(o, "__enter__")) is not None:
+                if (unit := self.method_of(o, "__enter__")) is not None:
                     found.append(self.run(number, unit, [Val(frozenset({o}))], {}))
             else:
                 found.append(Val(frozenset({o}), state=manager.state))

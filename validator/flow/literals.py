@@ -19,7 +19,8 @@ Round = Mapping[int, Any]  # what the variables of loops are: by the value that 
 def rounds(call: Place) -> list[Round]:
     """The rounds in which a call is made with other arguments: for each loop over literals on which these depend."""
     numbers = {s.number for n in call.value.args[1:] for s in call._replace(number=n).parts if s.value.op == "next"}
-    loops = [(number, literal(_iterated(call._replace(number=number)))) for number in sorted(numbers)]
+    gone_through = ((number, call._replace(number=number).iterable) for number in sorted(numbers))
+    loops = [(number, literal(iterable)) for number, iterable in gone_through if iterable is not None]
     known = [(number, elements) for number, elements in loops if isinstance(elements, tuple | list | dict)]
     return [dict(zip([n for n, _ in known], each, strict=True)) for each in product(*(e for _, e in known))]
 
@@ -79,9 +80,3 @@ def _computed(op: str, operator: str, parts: list[Any]) -> Any:
     if op == "unary" and operator == "USub" and isinstance(parts[0], int | float):
         return -parts[0]
     return UNKNOWN
-
-
-def _iterated(element: Place) -> Place:
-    """What a loop goes through, of the element of a round."""
-    iterator = element.operand(0)
-    return iterator.operand(0) if iterator.value.op == "iter" else iterator

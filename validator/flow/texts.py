@@ -47,21 +47,16 @@ def spelled(parts: Iterable[Val]) -> frozenset[Obj]:
     return frozenset({const_obj(text)}) if len(text) <= _LONGEST else NONE
 
 
-def of_callers(at: Evaluation, value: Val) -> Val:
-    """A value with what callers pass instead of parameters."""
-    return join(at.flow.get("argument", at.unit, o[1]) if o[0] == "param" else Val(frozenset({o})) for o in value.each)
-
-
 def module(at: Evaluation, text: Val) -> Val:
     """The modules that a text may name."""
-    texts = _names(of_callers(at, text))
+    texts = _names(at.flow.close(text, at.unit))
     found = [at.meaning(at.flow.project.import_module(at.unit.module, each), each) for each in texts]
     return join(found) if found else UNKNOWN
 
 
 def member(at: Evaluation, number: int, text: Val) -> Val:
     """What a dotted path (`"package.module.Class"`) names, as those take it that import by such texts."""
-    found = [_member(at, number, each.split(".")) for each in _names(of_callers(at, text))]
+    found = [_member(at, number, each.split(".")) for each in _names(at.flow.close(text, at.unit))]
     return join(found) if found else UNKNOWN
 
 

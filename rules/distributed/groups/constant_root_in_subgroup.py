@@ -179,9 +179,8 @@ def _counts_from_zero(place: Place) -> bool:
 
 def _iterated(element: Place) -> Place | None:
     """The call of which a loop goes through the result."""
-    iterator = element.operand(0).root if element.value.op == "next" else None
-    iterable = iterator.operand(0).root if iterator is not None and iterator.value.op == "iter" else None
-    return iterable if iterable is not None and iterable.value.op == "call" else None
+    iterable = element.iterable
+    return iterable.root if iterable is not None and iterable.root.value.op == "call" else None
 
 
 def _counted(root: Given, group: Given) -> _Wrong | None:

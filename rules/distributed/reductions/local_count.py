@@ -79,7 +79,9 @@ def _summed_over_ranks(quotient: Place) -> Place | None:
 def _rows(count: Place) -> Rows | None:
     """Of what a value is the number of rows (dimension 0), of elements (None), or of rounds (-1)."""
     while count.value.op == "call" and count.method in KEEPING | {"int"}:
-        inner = count.receiver or count.operand(1)
+        inner = count.receiver or count.argument("", 0)
+        if inner is None:
+            return None
         count = inner.root
     value = count.value
     if (loop := _grows(count)) is not None:

@@ -22,6 +22,7 @@ from validator.finding import Finding
 from validator.flow.objects import is_passed
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.rank_shares import within
 from validator.flow.values import NONE_OBJ
 from validator.project import Project
 from validator.rule import Rule
@@ -51,11 +52,8 @@ def _is_made_here(queries: Queries, owner: Place) -> bool:
         return bool(queries.targets(owner)) and not any(o[0] == "class" for o in owner.operand(0).closed.each)
     if owner.value.op == "unpack" and owner.value.data[0] == 1:
         owner = owner.operand(0).root
-    iterable = owner.operand(0).root if owner.value.op == "next" else None
-    iterable = iterable.operand(0).root if iterable is not None and iterable.value.op == "iter" else None
-    if iterable is not None and iterable.value.op == "call" and iterable.method in ("enumerate", "tqdm"):
-        iterable = iterable.operand(1).root
-    return iterable is not None and any(o[:2] == ("made", _LOADER) for o in iterable.closed.each)
+    iterable = owner.iterable
+    return iterable is not None and any(o[:2] == ("made", _LOADER) for o in within(iterable.root).closed.each)
 
 
 def _is_expected(place: Place, key: str) -> bool:
@@ -74,11 +72,7 @@ def _is_changed(owner: Place) -> bool:
         if call.value.op == "call" and place.value.data == -1 and call.method not in _READING:
             return True
         place = place.operand(0)
-    return place.value.op == "phi" and any(
-        each.value.op == "call" and each.receiver is not None and each.method not in _READING
-        for each in place.users
-        if each.receiver is not None and each.receiver.root == place.root
-    )
+    return False
 
 
 def _keys(owner: Place) -> set[str]:

@@ -60,10 +60,13 @@ class Read(NamedTuple):
     name: str
     held: Namespaced
     guards: tuple[Guard, ...]
-    at: At
     how: str
     place: Place
     kept: bool = True
+
+    @property
+    def at(self) -> At:
+        return self.place.at
 
 
 def _exists(function: Method, made: set[ClassDef]) -> bool:
@@ -221,7 +224,7 @@ class Namespaces:
                 kept = how == "test" or bool(place.closed.of("namespace"))
                 guards = self._around(unit.scope).get(place.at[:2], ())
                 text = unit.text(place.value.at).rpartition(".")[0] if place.value.op == "attr" else owner.text
-                yield Read(unit.scope, text, name, held, guards, place.at, how, place, kept)
+                yield Read(unit.scope, text, name, held, guards, how, place, kept)
 
     def _around(self, function: Method) -> dict[tuple[int, int], tuple[Guard, ...]]:
         """The conditions around the reads and calls of a function, by where these begin."""

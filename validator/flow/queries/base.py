@@ -165,6 +165,16 @@ class Place(NamedTuple):
         return any(row is not None and row.runs is not None for row in rows)
 
     @property
+    def iterable(self) -> Place | None:
+        """Of the element of a loop's round: what the loop goes through."""
+        return self._replace(number=self.value.args[0]).gone_through if self.value.op == "next" else None
+
+    @property
+    def gone_through(self) -> Place:
+        """What an iterator goes through."""
+        return self.operand(0) if self.value.op == "iter" else self
+
+    @property
     def receiver(self) -> Place | None:
         """The object on which a method is called."""
         callee = self.unit.code.values[self.value.args[0]]

@@ -10,6 +10,7 @@ from validator.flow.calls import axes_in
 from validator.flow.queries.base import Place, Queries
 
 _CHUNKING = frozenset({"chunk", "tensor_split", "array_split"})
+_WRAPPING = frozenset({"enumerate", "tqdm", "iter"})
 _EQUALITY = frozenset({"Eq", "NotEq"})
 
 
@@ -77,12 +78,13 @@ def _gone_through(place: Place) -> Place | None:
     loop = place.unit.code.loops.get(header)
     if loop is None or loop.iterator < 0:
         return None
-    iterable = place._replace(number=loop.iterator).root
-    iterable = iterable.operand(0).root if iterable.value.op == "iter" else iterable
-    return iterable.operand(1) if iterable.value.op == "call" and iterable.method in _WRAPPING else iterable
+    return within(place._replace(number=loop.iterator).root.gone_through.root)
 
 
-_WRAPPING = frozenset({"enumerate", "tqdm", "iter"})
+def within(iterable: Place) -> Place:
+    """What is gone through inside of `enumerate(x)` and its like."""
+    wrapped = iterable.argument("", 0) if iterable.value.op == "call" and iterable.method in _WRAPPING else None
+    return wrapped.root if wrapped is not None else iterable
 
 
 def axes_of_rank(rank: Place | None) -> Axes:
