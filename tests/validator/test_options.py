@@ -237,3 +237,23 @@ first(parser.parse_args(), 3)
 """
     namespaces = project_of(tmp_path, {"main.py": text}).analysis(Namespaces)
     assert [read.name for read in namespaces.reads] == ["lr"]
+
+
+def test_a_parser_that_is_given_back_beside_something_else_is_one_of_each_call(tmp_path: Path) -> None:
+    text = """import argparse
+
+
+def task_and_parser():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--dim")
+    return "task", parser
+
+
+task, first = task_and_parser()
+first.add_argument("--lr")
+print(first.parse_args().lr)
+_, second = task_and_parser()
+print(second.parse_args().dim)
+"""
+    parsers = project_of(tmp_path, {"main.py": text}).analysis(Options).parsers
+    assert [[each.dest for each in parser.options if each.dest != "help"] for parser in parsers] == [["dim", "lr"], ["dim"]]

@@ -19,7 +19,7 @@ from validator.flow.callgraph.receivers import meeting
 from validator.flow.literals import UNKNOWN, text
 from validator.flow.objects import Objects
 from validator.flow.queries.base import Place, Queries
-from validator.flow.values import Obj, Val, elements
+from validator.flow.values import Obj, Val, elements, parts_of
 from validator.project import ClassDef, Method, Module, Project
 
 # what deepspeed.add_config_arguments adds, with the actions (deepspeed 0.19)
@@ -128,8 +128,8 @@ class Options:
         calls = [p for unit in (meeting(self.flow, "parser") if named else ()) for p in self.queries.calls_in(unit)]
         found: dict[Calls, Parser] = {}
         for place in calls:
-            made = (o[1] for o in place.val.of("parser"))
-            found |= {each: self._new(place, each) for each in made if each[0] == (place.unit, place.number)}
+            made = (each for each in _parsers_in(place.val) if each[0] == (place.unit, place.number))
+            found |= {each: self._new(place, each) for each in made}
         for place in calls:
             self._used(found, place)
         _complete(found)
@@ -267,6 +267,16 @@ class Options:
                 parser.options.append(Option(name, flags, "", action, None, None, None, False, function.path, call.at))
         elif place.method not in _HARMLESS | _SETTING_UP and not self.objects.run_by(place):
             parser.why = f"`{call.target}` may add options"
+
+
+def _parsers_in(value: Val) -> Iterator[Calls]:
+    """The parsers that a value is or holds, at any depth: a function may give one back beside something else."""
+    for o in value.each:
+        if o[0] == "parser":
+            yield o[1]
+        else:
+            for part in parts_of(o):
+                yield from _parsers_in(part)
 
 
 def _complete(parsers: dict[Calls, Parser]) -> None:
