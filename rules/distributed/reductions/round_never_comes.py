@@ -1,8 +1,8 @@
 """A test for the last round of a loop that comes true in none.
 
 What it does
-    Computes tests of the number of a loop (`for i in range(0, total, size)`, `enumerate(…)`) in each round, for small
-    sizes in the place of the ones that the loop leaves alone. Reports a test by which gradients are reduced or kept
+    Computes tests of the number of a loop (`for i in range(0, total, size)`, `enumerate(…)`) in each round, also in a
+    function that is given the number, for small sizes in the place of the ones that the loop leaves alone. Reports a test by which gradients are reduced or kept
     (`no_sync`, `set_requires_gradient_sync`) or the optimizer steps, and that comes true in no round, or fails in none,
     or does so where the sizes divide each other evenly.
 
@@ -26,7 +26,7 @@ from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule(
-    "MP550", "round-never-comes", "warning", "1.0", tokens=("no_sync", "step", "gradient_sync", "last_backward")
+    "MP550", "round-never-comes", "warning", "1.0", tokens=("no_sync", "step", "gradient_sync", "last_backward", "all_reduce")
 )
 
 
@@ -37,7 +37,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     for unit in queries.mentioning(*accumulating, *stepping):
         for number, value in enumerate(unit.code.values if not is_aside(unit.path) else ()):
             test = Place(queries.flow, unit, number)
-            if value.op != "compare" or (found := rounds(test)) is None:
+            if value.op != "compare" or (found := rounds(test, queries.calls_of)) is None:
                 continue
             names = accumulating if found.outcome else accumulating | stepping
             what = next((name for name in map(_named, decided_by(test)) if name in names), "")
@@ -99,6 +99,22 @@ def accumulate(model, batches, optimizer):
         if step + 1 > len(batches):  # error: MP550
             optimizer.step()
 """,
+    """
+import torch
+
+class Trainer:
+    def configure(self, step, steps):
+        if step == 0:
+            self.model.set_requires_all_reduce(False)
+        elif step == steps:  # error: MP550
+            self.model.set_requires_all_reduce(True)
+
+    def train(self, batches):
+        steps = len(batches)
+        for step, batch in enumerate(batches):
+            self.configure(step, steps)
+            self.model(batch).backward()
+""",
 )
 
 CORRECT = (
@@ -135,5 +151,24 @@ def train(model, batch, size, optimizer, loader, every, most):
             optimizer.step()
         if step == most:
             optimizer.zero_grad()
+""",
+    """
+import torch
+
+class Trainer:
+    def configure(self, step, steps):
+        if step == 0:
+            self.model.set_requires_all_reduce(False)
+        elif step == steps:
+            self.model.set_requires_all_reduce(True)
+
+    def train(self, batches):
+        steps = len(batches) - 1
+        for step, batch in enumerate(batches):
+            self.configure(step, steps)
+            self.model(batch).backward()
+
+    def one(self, batches, step):
+        self.configure(step, len(batches))
 """,
 )

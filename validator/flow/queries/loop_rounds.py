@@ -12,7 +12,9 @@ from collections.abc import Callable, Hashable, Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
+from validator.flow.program import Unit
 from validator.flow.queries.base import Place
+from validator.flow.queries.escapes import argument_of
 from validator.ir.model import Loop
 
 _SIZES = range(1, 9)
@@ -48,15 +50,31 @@ class _NotComputed(Exception):
     """Something in a test is neither a number, nor the loop's, nor the same in all rounds."""
 
 
-def rounds(test: Place) -> Rounds | None:
-    """A comparison that comes out alike in all rounds of the loop whose number it asks for; None for others."""
-    code = test.unit.code
-    header = code.blocks[test.value.block].loop
-    if test.value.op != "compare" or test.value.data not in _COMPARED or header not in code.loops:
+def rounds(test: Place, calls: Callable[[Unit], list[Place]]) -> Rounds | None:
+    """A comparison that comes out alike in all rounds of the loop whose number it asks for; None for others.
+
+    Where its function is given that number, in all rounds of the loops in which `calls` says that it is called.
+    """
+    if test.value.op != "compare" or test.value.data not in _COMPARED:
         return None
-    for expands in (False, True):
+    if (own := _in_loop(test, test)) is not None:
+        return own
+    if not any(test.operand(i).root.value.op == "param" for i in (0, 1)):
+        return None
+    found = [_in_loop(test, call) for call in calls(test.unit)]
+    known = [each for each in found if each is not None]
+    if not known or len(known) < len(found) or len({each.outcome for each in known}) > 1:
+        return None
+    return known[0]._replace(always=all(each.always for each in known))
+
+
+def _in_loop(test: Place, at: Place) -> Rounds | None:
+    """How a test comes out in the rounds of the loop in which a place stands: its own, or the call of its function."""
+    code = at.unit.code
+    header = code.blocks[at.value.block].loop
+    for expands in (False, True) if header in code.loops else ():
         try:
-            found = _Loop(test, code.loops[header], expands).tried()
+            found = _Loop(test, at, code.loops[header], expands).tried()
         except _NotComputed:
             continue
         if found is not None:
@@ -65,14 +83,15 @@ def rounds(test: Place) -> Rounds | None:
 
 
 class _Loop:
-    """A loop over numbers, with a test in it. `expands`: whether a variable from before the loop is what it was made
-    of, not a size of its own."""
+    """A loop over numbers, with a test in it, or in the function that `at` calls there. `expands`: whether a variable
+    from before the loop is what it was made of, not a size of its own."""
 
-    def __init__(self, test: Place, loop: Loop, expands: bool) -> None:
+    def __init__(self, test: Place, at: Place, loop: Loop, expands: bool) -> None:
         self.test = test
+        self.at = at
         self.loop = loop
         self.expands = expands
-        self.named = frozenset(n for numbers in test.unit.code.definitions.values() for n in numbers)
+        self.named = frozenset(n for numbers in at.unit.code.definitions.values() for n in numbers)
         self.terms: dict[Term, int] = {}  # what stands for a size, with its value in the case at hand
         self.of_loop: dict[str, int] = {}  # the number of the loop in the round at hand, by what it counts
         self._asked = False  # whether the test asks for that number
@@ -117,10 +136,9 @@ class _Loop:
         return self._within(place.operand(1)) if self._is_counting(place) else place
 
     def _iterable(self) -> Place:
-        values = self.test.unit.code.values
         if self.loop.iterator < 0:
             raise _NotComputed
-        return self._within(self.test._replace(number=values[self.loop.iterator].args[0]))
+        return self._within(self.at._replace(number=self.loop.iterator).operand(0))
 
     @staticmethod
     def _within(place: Place) -> Place:
@@ -147,15 +165,22 @@ class _Loop:
             raise _NotComputed
         return bool(_COMPARED[self.test.value.data](left, right))
 
+    def _passed(self, place: Place) -> Place:
+        """A value as the loop's function spells it: what a call passes for a parameter."""
+        if place.unit is self.at.unit or place.value.op != "param":
+            return place
+        given = argument_of(self.at.unit, self.at.number, place.unit, place.value.data[0])
+        return place if given is None else self.at._replace(number=given).root
+
     def _number(self, place: Place) -> Any:
-        place = place.root
+        place = self._passed(place.root)
         value = place.value
         if value.op == "const" and isinstance(value.data, int | float):
             return value.data
         if (of_loop := self._of_loop(place)) is not None:
             self._asked = True
             return of_loop
-        if place.number in self.named and not self.expands and not self._is_inside(value.block):
+        if place.number in self.named and not self.expands and not self._is_inside(place):
             return self._size(("value", place.number))
         if value.op == "unary" and value.data == "USub":
             return -self._number(place.operand(0))
@@ -174,11 +199,10 @@ class _Loop:
 
     def _of_loop(self, place: Place) -> int | None:
         """The number that a value is in the round at hand, if it is the loop's own."""
-        values, value = self.test.unit.code.values, place.value
         position = -1
-        if value.op == "unpack":
-            position, value = value.data[0], values[value.args[0]]
-        if value.op != "next" or value.args[0] != self.loop.iterator:
+        if place.value.op == "unpack":
+            position, place = place.value.data[0], place.operand(0)
+        if place.unit is not self.at.unit or place.value.op != "next" or place.value.args[0] != self.loop.iterator:
             return None
         counting, is_range = self._is_counting(self._iterable()), self._is_range(self._counted())
         if counting:
@@ -189,7 +213,7 @@ class _Loop:
 
     def _term(self, place: Place) -> Term:
         """What a value is that is the same in all rounds, by how it is spelled."""
-        place = place.root
+        place = self._passed(place.root)
         value = place.value
         if value.op in ("param", "name", "free"):
             return (value.op, str(value.data))
@@ -201,7 +225,7 @@ class _Loop:
             return ("len", self._term(place.operand(1)))
         if value.op == "call" and place.method == "size" and len(value.args) == 2 and self._is_zero(place.operand(1)):
             return ("len", self._term(place.operand(0).operand(0)))
-        if not self._is_inside(value.block):
+        if not self._is_inside(place):
             return ("value", place.number)
         raise _NotComputed
 
@@ -209,8 +233,9 @@ class _Loop:
     def _is_zero(place: Place) -> bool:
         return bool(place.val.constant() == 0)
 
-    def _is_inside(self, block: int) -> bool:
-        return self.loop.header in self.test.unit.control.loops_around(block)
+    def _is_inside(self, place: Place) -> bool:
+        """Whether a value may be another one in each round: made in the loop, or by the function that it calls."""
+        return place.unit is not self.at.unit or self.loop.header in place.unit.control.loops_around(place.value.block)
 
 
 def decided_by(test: Place) -> Iterator[Place]:
