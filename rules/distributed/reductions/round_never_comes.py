@@ -26,7 +26,11 @@ from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule(
-    "MP550", "round-never-comes", "warning", "1.0", tokens=("no_sync", "step", "gradient_sync", "last_backward", "all_reduce")
+    "MP550",
+    "round-never-comes",
+    "warning",
+    "1.0",
+    tokens=("no_sync", "step", "gradient_sync", "last_backward", "all_reduce"),
 )
 
 

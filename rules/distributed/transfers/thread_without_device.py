@@ -19,24 +19,16 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from validator.finding import Finding, Related
 from validator.flow.program import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.values import Val
+from validator.flow.queries.threads import Thread, is_prepared, near, run_by, threads
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP584", "thread-without-device", "warning", "0.4.0", tokens=("set_device",))
-
-
-class _Thread(NamedTuple):
-    """Where a thread is started, and the functions that it runs."""
-
-    start: Place
-    units: tuple[Unit, ...]
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -45,81 +37,21 @@ def check_project(project: Project) -> Iterator[Finding]:
     setting = [call for call in queries.named(*tables["chosen_methods"]) if not is_aside(call.unit.path)]
     if not setting:
         return
-    for thread in _threads(queries):
-        units = _run(queries, thread)
-        if is_aside(thread.start.unit.path) or any(_chooses(queries, unit) for unit in units):
+    for thread in threads(queries):
+        units = run_by(queries, thread)
+        if (
+            is_aside(thread.start.unit.path)
+            or is_prepared(queries, thread)
+            or any(_chooses(queries, unit) for unit in units)
+        ):
             continue
-        chosen = next((call for call in setting if _near(call.unit, thread.start.unit)), None)
+        chosen = next((call for call in setting if near(call.unit, thread.start.unit)), None)
         use = next((place for unit in units for place in _uses(queries, unit)), None)
         if use is not None and chosen is not None:
             yield _report(thread, use, chosen)
 
 
-def _threads(queries: Queries) -> Iterator[_Thread]:
-    for call in queries.calls("threading.Thread"):
-        target = call.argument("target", 1)
-        if target is not None:
-            yield _Thread(call, tuple(_functions(target.closed)))
-    for call in queries.calls("asyncio.to_thread"):
-        yield _Thread(call, tuple(_functions(call.operand(1).closed)) if len(call.value.args) > 1 else ())
-    for unit in queries.called("run"):
-        if unit.cls is not None and "threading.Thread" in unit.cls.external_bases:
-            yield from (_Thread(call, (unit,)) for call in queries.named(unit.cls.name))
-    for call in queries.named(*queries.flow.models.devices["submitting"]):
-        executor = call.receiver.closed if call.receiver is not None else Val()
-        first = 2 if call.method == "run_in_executor" else 1
-        pooled = call.method == "run_in_executor" or any(o[:2] == ("made", _POOL) for o in executor.each)
-        if pooled and len(call.value.args) > first and not _prepared(queries, call):
-            yield _Thread(call, tuple(_functions(call.operand(first).closed)))
-
-
 _TALKING = ("Client", "Config", "Params")  # what such a package makes to speak to what computes
-_POOL = "concurrent.futures.ThreadPoolExecutor"
-
-
-def _prepared(queries: Queries, call: Place) -> bool:
-    """Whether the executor on which a call is made is one that prepares its threads."""
-    executor = call.receiver
-    for made in queries.calls(_POOL) if executor is not None else ():
-        if made.argument("initializer", 2) is not None and executor is not None:
-            kept = [user.value.data for user in made.users if user.value.op == "store_attr"]
-            if executor.root.number == made.number and executor.unit is made.unit or executor.hint in kept:
-                return True
-    return False
-
-
-def _functions(value: Val) -> Iterator[Unit]:
-    """The functions of the project that a value may be."""
-    for o in value.each:
-        if o[0] in ("unit", "bound"):
-            yield o[1]
-        elif o[0] == "partial":
-            yield from _functions(o[1])
-
-
-def _run(queries: Queries, thread: _Thread) -> list[Unit]:
-    """All functions that a thread runs: what it calls, and what others hand to its event loop."""
-    units = queries.reached(thread.units)
-    if any(_is_loop(queries, unit) for unit in units):
-        given: dict[Unit, None] = {}
-        for call in queries.calls("asyncio.run_coroutine_threadsafe"):
-            coroutine = call.operand(1).root if len(call.value.args) > 1 else call
-            if _near(call.unit, thread.start.unit) and coroutine.value.op == "call":
-                given.update(dict.fromkeys(queries.targets(coroutine)))
-        units = queries.reached((*units, *given))
-    return units
-
-
-def _is_loop(queries: Queries, unit: Unit) -> bool:
-    return any(call.method in queries.flow.models.devices["loops"] for call in queries.calls_in(unit))
-
-
-def _near(one: Unit, other: Unit) -> bool:
-    """Whether two functions belong to one class or to classes that share an object, or to one module outside of any."""
-    if one.cls is not None and other.cls is not None:
-        family = {*one.cls.mro, *one.cls.descendants()}
-        return other.cls in family or any(other.cls in below.mro for below in one.cls.descendants())
-    return one.module is other.module
 
 
 def _chooses(queries: Queries, unit: Unit) -> bool:
@@ -169,7 +101,7 @@ def _on_current(call: Place) -> bool:
     return not any("gloo" in word or "cpu" in word for word in words) and "gloo" not in backends
 
 
-def _report(thread: _Thread, use: Place, chosen: Place) -> Finding:
+def _report(thread: Thread, use: Place, chosen: Place) -> Finding:
     start = thread.start
     return RULE.finding(
         start.unit.path,
