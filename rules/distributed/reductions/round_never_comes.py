@@ -2,9 +2,9 @@
 
 What it does
     Computes tests of the number of a loop (`for i in range(0, total, size)`, `enumerate(…)`) in each round, also in a
-    function that is given the number, for small sizes in the place of the ones that the loop leaves alone. Reports a test by which gradients are reduced or kept
-    (`no_sync`, `set_requires_gradient_sync`) or the optimizer steps, and that comes true in no round, or fails in none,
-    or does so where the sizes divide each other evenly.
+    function that is given the number, for small sizes in the place of the ones that the loop leaves alone. Reports a
+    test by which gradients are reduced or kept (`no_sync`, `set_requires_gradient_sync`) or the optimizer steps, and
+    that comes true in no round, or fails in none, or does so where the sizes divide each other evenly.
 
 Why is this bad
     All rounds take the way of a round in the middle: under `no_sync` gradients are never reduced, the replicas drift

@@ -1,0 +1,197 @@
+"""What a function reduces or gathers among ranks is dropped where it is called.
+
+What it does
+    Reports a call, used as a statement, of a function that only gives back what it reduced: its collectives work on
+    copies (`tensor.to(device)`, a list made for the purpose), it changes none of its arguments and stores nothing. So
+    it is with collectives of libraries that give a new tensor, such as Accelerate's `gather` and `reduce`.
+
+Why is this bad
+    The caller goes on with the number of its own rank. Logs and schedules are wrong, ranks that decide by it decide
+    differently, and nothing fails. `all_reduce` works in place, a helper around it often does not.
+
+References
+    https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.all_reduce
+    https://docs.pytorch.org/docs/stable/generated/torch.Tensor.to.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.finding import Finding, Related
+from validator.flow.program import Unit
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_test
+from validator.models import Row
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP555", "reduction-dropped", "warning", "1.0", tokens=("torch.distributed", "accelerate"))
+
+_MAKING = frozenset({"list", "binary", "dict", "comprehension"})
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries = project.analysis(Queries)
+    giving: dict[Unit, Place] = {}
+    for call in queries.collectives():
+        if call.unit not in giving and (made := _only_given_back(queries, call.unit)) is not None:
+            giving[call.unit] = made
+        if _gives(call) and _is_dropped(call):
+            yield _report(call, None)
+    for unit, made in giving.items():
+        for call in queries.calls_of(unit):
+            targets = queries.targets(call)
+            if _is_dropped(call) and all(target in giving for target in targets) and not call.hands_on:
+                yield _report(call, made)
+
+
+def _is_dropped(call: Place) -> bool:
+    """Whether nobody takes what a call gives."""
+    code = call.unit.code
+    named = any(call.number in numbers for numbers in code.definitions.values())
+    ends = any(call.number in block.end[1:2] for block in code.blocks if block.end[0] != "jump")
+    used = any(user.value.op != "mut" or user.value.args[0] == call.number for user in call.users)
+    return not (used or named or ends or is_test(call.unit.path))
+
+
+def _gives(call: Place) -> bool:
+    """Whether a collective of a library gives a new value, and leaves its arguments as they were."""
+    rows = [operation.row for operation in call.operations]
+    sure = all(operation.sure for operation in call.operations)
+    return bool(rows) and sure and all(row.result == "uniform" and _written(row) is None and row.reads for row in rows)
+
+
+def _written(row: Row) -> tuple[str, int] | None:
+    """The argument into which a collective writes."""
+    return row.writes or row.into or row.equal
+
+
+def _only_given_back(queries: Queries, unit: Unit) -> Place | None:
+    """The first collective of a unit that leaves what its collectives give nowhere but in what it returns."""
+    code, result = unit.code, queries.flow.result(unit)
+    if code.kind != "function" or code.is_generator or result.outs or _stores(unit):
+        return None
+    made: list[Place] = []
+    for number, site in sorted(result.sites.items()):
+        place = Place(queries.flow, unit, number)
+        if any(_changes(queries, target.unit) for target in site.targets):
+            return None
+        for operation in site.operations:
+            written = _written(operation.row)
+            into = place.argument(*written) if written is not None else None
+            if into is None or operation.row.root is not None and operation.row.root[0] == "dst" or not _is_own(into):
+                return None
+            made.append(into)
+    returned = [Place(queries.flow, unit, number) for number in code.returned if number >= 0]
+    if not made or not any(source.root in {m.root for m in made} for each in returned for source in each.sources):
+        return None
+    return made[0]
+
+
+def _stores(unit: Unit) -> bool:
+    """Whether a unit leaves something in an object, a container or a variable that is not its own."""
+    return any(value.op.startswith("store") for value in unit.code.values)
+
+
+def _changes(queries: Queries, unit: Unit) -> bool:
+    result = queries.flow.result(unit)
+    return bool(result.outs) or _stores(unit) or any(site.operations for site in result.sites.values())
+
+
+def _is_own(place: Place) -> bool:
+    """Whether a tensor or a list was made in its function, and shares no memory with what the function was given."""
+    place = place.root
+    value = place.value
+    if value.op in _MAKING:
+        return True
+    if value.op != "call":
+        return False
+    if place.method in place.flow.models.tensors["views"]:
+        return place.receiver is not None and _is_own(place.receiver)
+    return not place.result.sites.get(place.number) or not place.result.sites[place.number].targets
+
+
+def _report(call: Place, made: Place | None) -> Finding:
+    related = []
+    if made is not None:
+        related.append(Related(made.unit.path, made.at[0], f"`{made.text}` is no argument, but made here"))
+    return RULE.finding(
+        call.unit.path,
+        call.at,
+        f"`{call.text}`{call.where} gives what it computes among ranks back, and the result is dropped: its argument"
+        " stays what it was",
+        help="take the result: `x = …(x)`",
+        related=related,
+        context=f"{call.unit.qualname}:{call.method}",
+    )
+
+
+INCORRECT = (
+    """
+import torch
+import torch.distributed as dist
+
+class Trainer:
+    def _all_reduce(self, t):
+        if not dist.is_initialized():
+            return t
+        device = t.device
+        t = t.to(device=self.device)
+        dist.all_reduce(t)
+        return t.to(device=device)
+
+    def log(self, losses):
+        stats = torch.tensor([losses["loss"], 1.0])
+        self._all_reduce(stats)  # error: MP555
+        print(stats[0] / stats[1])
+""",
+    """
+from accelerate import Accelerator
+
+accelerator = Accelerator()
+
+def evaluate(model, loader):
+    for batch in loader:
+        loss = model(batch).mean()
+        accelerator.reduce(loss)  # error: MP555
+        print(loss)
+""",
+)
+
+CORRECT = (
+    """
+import torch
+import torch.distributed as dist
+
+class Trainer:
+    def _all_reduce(self, t):
+        t = t.to(device=self.device)
+        dist.all_reduce(t)
+        return t
+
+    def _in_place(self, t):
+        flat = t.view(-1)
+        dist.all_reduce(flat)
+        return flat
+
+    def log(self, losses):
+        stats = self._all_reduce(torch.tensor([losses["loss"], 1.0]))
+        print(stats[0] / stats[1])
+        self._in_place(stats)
+""",
+    """
+import torch
+import torch.distributed as dist
+
+class Meter:
+    def synchronize(self):
+        total = torch.tensor([self.total, self.count])
+        dist.all_reduce(total)
+        self.total, self.count = total.tolist()
+        return total
+
+def meet(meter):
+    meter.synchronize()
+""",
+)
