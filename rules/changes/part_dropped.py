@@ -2,8 +2,9 @@
 
 What it does
     Compares each changed statement with what it was. Reports where the one difference is that something went: a factor
-    of a product or quotient; a keyword about groups, ranks and sizes that the function still takes; an operand of `and`
-    or `or` about them; one of several values handled alike that is used on; a call around or on a value; the `await`
+    of a product or quotient; a keyword about groups, ranks and sizes that the function still takes, of a library that
+    is about ranks, or in whose stead another default holds; two arguments that changed places; an operand of `and` or
+    `or` about ranks; one of several values handled alike that is used on; a call around or on a value; the `await`
     of a coroutine that an asynchronous function gives back.
     Reports also where a size, rank or group of one axis, or a constant, stands in place of that of another. Silent
     where a condition moved to another statement, and where the same went in several places.
@@ -63,6 +64,8 @@ def _report(drop: Drop, severity: Severity) -> Finding:
     before = short(drop.edit.old.text)
     if drop.kind == "constant":
         message = f"`{short(drop.text)}` was here before the change: a constant is the same on all ranks"
+    elif drop.kind == "order":
+        message = f"`{short(drop.text)}` and another argument changed places, and nothing else did"
     elif drop.kind == "name":
         message = f"`{short(drop.text)}` was here before the change, which is of other ranks than what stands here now"
     else:
@@ -321,7 +324,57 @@ def main():
     setup(args)
     return labels(args, 8)
 """,
+    """# before: checkpoint.py
+import torch.distributed as dist
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
+
+
+def state_of(model, optimizer):
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    return get_optimizer_state_dict(model, optimizer, options=options)
+
+
+def joined(seconds):
+    return dist.new_group(backend="gloo", timeout=seconds)
+
+
+def part(rows, partition=True):
+    return rows[dist.get_rank() :: dist.get_world_size()] if partition else rows
+
+
+def evaluation(rows):
+    return part(rows, partition=False)
+
+
+def combine(exchange, group, tokens, sent, received):
+    return exchange(group, tokens, received, sent)
+# file: checkpoint.py
+import torch.distributed as dist
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
+
+
+def state_of(model, optimizer):
+    options = StateDictOptions(cpu_offload=True)  # error: MP906
+    return get_optimizer_state_dict(model, optimizer, options=options)
+
+
+def joined(seconds):
+    return dist.new_group(timeout=seconds)  # error: MP906
+
+
+def part(rows, partition=True):
+    return rows[dist.get_rank() :: dist.get_world_size()] if partition else rows
+
+
+def evaluation(rows):
+    return part(rows)  # error: MP906
+
+
+def combine(exchange, group, tokens, sent, received):
+    return exchange(group, tokens, sent, received)  # error: MP906
+""",
 )
+
 CORRECT = (
     """# before: rl/sizes.py
 def workers(deployment, servers, tp):
@@ -459,5 +512,34 @@ class Decoder:
 
     def decode(self, features):
         return self.weights @ features
+""",
+    """# before: groups.py
+import torch.distributed as dist
+
+
+def joined(seconds):
+    return dist.new_group(backend="gloo", timeout=seconds)
+
+
+def part(rows, partition=True):
+    return rows[dist.get_rank() :: dist.get_world_size()] if partition else rows
+
+
+def training(rows):
+    return part(rows, partition=True)
+# file: groups.py
+import torch.distributed as dist
+
+
+def joined(seconds):
+    return dist.new_group(backend="gloo")
+
+
+def part(rows, partition=True):
+    return rows[dist.get_rank() :: dist.get_world_size()] if partition else rows
+
+
+def training(rows):
+    return part(rows)
 """,
 )

@@ -188,6 +188,48 @@ def depth(layers, device):
     chosen = random.randrange(10_000)  # error: MP913
     return layers[: random.Random(chosen).randrange(len(layers))]
 """,
+    """# before: folders.py
+from datetime import datetime
+import torch.distributed as dist
+
+
+def folder(work, resumed):
+    if resumed:
+        stamps = [datetime.now().strftime("%Y%m%d")]
+        dist.broadcast_object_list(stamps, src=0)
+        stamp = stamps[0]
+        return work / stamp / "resumed"
+    stamps = [datetime.now().strftime("%Y%m%d")]
+    dist.broadcast_object_list(stamps, src=0)
+    stamp = stamps[0]
+    return work / stamp
+# file: folders.py
+from datetime import datetime
+import torch.distributed as dist
+
+
+def folder(work, resumed):
+    if resumed:
+        stamps = [datetime.now().strftime("%Y%m%d")]
+        dist.broadcast_object_list(stamps, src=0)
+        stamp = stamps[0]
+        return work / stamp / "resumed"
+    stamp = datetime.now().strftime("%Y%m%d")  # error: MP913
+    return work / stamp
+""",
+    """# before: ring.py
+import torch.distributed as dist
+
+
+def owner(step, send):
+    send((dist.get_rank() - step) % dist.get_world_size())
+# file: ring.py
+import torch.distributed as dist
+
+
+def owner(step, send):
+    send((dist.get_rank() + step) % dist.get_world_size())  # error: MP913
+""",
 )
 
 CORRECT = (

@@ -8,7 +8,7 @@ did the same under another name, says the same in both revisions.
 from __future__ import annotations
 
 import ast
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from functools import cache, cached_property
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from validator.models import models
 _ALIKE = "alike"
 _FEW = 3  # edits of a function, beyond which it does something else now
 _SCALING = {"Div": "divided", "FloorDiv": "divided", "Mult": "multiplied"}
+_SIDES = {"Add": "after", "Sub": "before"}
 _POSITIONS = {"Mod": "remainder", "FloorDiv": "quotient"}
 _AMONG = {WHOLE: "the whole job", frozenset({LOCAL}): "one host", frozenset({NODE}): "the hosts"}
 
@@ -81,18 +82,20 @@ class RankFacts:
         if any(key[0] == "collective" and key not in before for key in after):
             return  # it meets the other ranks in another way now: what goes with that is meant
         for key, facts in before.items():
-            others = after.get(key, [])
-            if len(facts) != 1 or len(others) > 1 or not facts[0].named:
+            others: Sequence[Fact | None] = after.get(key, [])
+            if len(facts) == 1 and not others:
+                others = [None]
+            if len(facts) != len(others) or not all(fact.named for fact in facts):
                 continue
-            (fact,), other = facts, others[0] if others else None
-            edit = next((each for each in edits if _holds(each.old, fact.place)), None)
-            if edit is None:
-                continue
-            if other is None:
-                if fact.kind not in ("position", "agreement") and not _is_called_still(pair, fact):
-                    yield Differing(pair, fact, None, _next_line(old, new, edit))
-            elif fact.said != other.said and other.said != _ALIKE:
-                yield Differing(pair, fact, other, other.place.at[0])
+            for fact, other in zip(facts, others, strict=True):
+                edit = next((each for each in edits if _holds(each.old, fact.place)), None)
+                if edit is None:
+                    continue
+                if other is None:
+                    if fact.kind not in ("position", "agreement", "neighbour") and not _is_called_still(pair, fact):
+                        yield Differing(pair, fact, None, _next_line(old, new, edit))
+                elif fact.said != other.said and other.said != _ALIKE:
+                    yield Differing(pair, fact, other, other.place.at[0])
 
     def _may_tell(self, statement: Statement) -> bool:
         """Whether a statement scales something, or calls what a library or the project has: no other tells of ranks."""
@@ -164,6 +167,9 @@ def _facts(side: Side, unit: Unit, within: list[Statement] | None = None) -> Ite
         elif value.op == "binary":
             yield from _of_scale(place, names) if value.data in _SCALING else ()
             yield from _of_position(place, names) if value.data in _POSITIONS else ()
+        elif value.op == "item" and number in names and UNIFORM in place.val.v:
+            text = f"all ranks had the same value of `{names[number]}`"
+            yield Fact("agreement", names[number], _ALIKE, text, place)
 
 
 def _of_call(place: Place) -> Iterator[Fact]:
@@ -191,8 +197,14 @@ def _of_agreement(place: Place, names: dict[int, str]) -> Iterator[Fact]:
     kind = "order" if mixed is not None else "value"
     if UNIFORM in causes or draws(place) and not varying(causes):
         yield Fact("agreement", thing, _ALIKE, f"all ranks had the same {kind} of `{thing}`", place)
-    elif varying(causes) and (draws(place) or any(row.result == "own" for row in rows)):
-        yield Fact("agreement", thing, "own", f"each rank draws its own {kind} of `{thing}`", place)
+    elif varying(causes) and (draws(place) or any(map(_is_asked_of_process, place.sources))):
+        word = "draws" if draws(place) else "has"
+        yield Fact("agreement", thing, "own", f"each rank {word} its own {kind} of `{thing}`", place)
+
+
+def _is_asked_of_process(place: Place) -> bool:
+    """Whether a call asks for what each process has for itself: its clock, say."""
+    return place.value.op == "call" and any(row is not None and row.result == "own" for _, row in rows_of(place))
 
 
 def _group_hint(place: Place, row: object) -> str:
@@ -218,6 +230,12 @@ def _of_scale(place: Place, names: dict[int, str]) -> Iterator[Fact]:
 
 def _of_position(place: Place, names: dict[int, str]) -> Iterator[Fact]:
     axes = axes_of_rank(place.operand(0))
+    shifted = place.operand(0).root
+    if place.value.data == "Mod" and shifted.value.op == "binary" and shifted.value.data in _SIDES:
+        if axes_of_rank(shifted.operand(0)) != SOME and not varying(shifted.operand(1).val.v):
+            side = _SIDES[shifted.value.data]
+            text = f"`{place.text}` is a rank {side} this one"
+            yield Fact("neighbour", shifted.operand(1).text, side, text, place)
     if axes != SOME and (thing := names.get(place.number, "")):
         word = _POSITIONS[place.value.data]
         text = f"`{thing}` is the {word} of a rank by `{place.operand(1).text}`"

@@ -25,7 +25,7 @@ class Drop(NamedTuple):
 
     `kind`: `factor` (of a product or quotient), `term` (of a sum), `operand` (of `and`, `or`), `keyword`, `argument`,
     `element`, `call` (around or on a value), `index` (a table in which a value was looked up), `guard` (`x if c else
-    y`), `name` (another one stands there), `constant` (one stands there), `number`, `sign` (a minus or a `not`),
+    y`), `order` (of an argument that changed places with another one), `name` (another one stands there), `constant` (one stands there), `number`, `sign` (a minus or a `not`),
     `await`, `comparison` (another operator), `text`.
     `old` and `new` are the smallest expressions that differ, `part` is what went.
     """
@@ -176,6 +176,8 @@ def _is_small(one: ast.AST, other: ast.AST) -> bool:
     if isinstance(one, ast.Call) and isinstance(other, ast.Call):
         if _is_around(one, other) or _is_around(other, one):
             return True
+        if _same(one.func, other.func) and _turned_round(one, other) is not None:
+            return True
         return len(one.args) != len(other.args) or [k.arg for k in one.keywords] != [k.arg for k in other.keywords]
     if isinstance(one, ast.Tuple | ast.List | ast.Set) and isinstance(other, ast.Tuple | ast.List | ast.Set):
         return len(one.elts) != len(other.elts)
@@ -207,7 +209,8 @@ def _dropped(old: ast.expr, new: ast.expr) -> tuple[str, ast.AST] | None:
         if len(rest) == 1 and len(old.values) - 1 == (len(new.values) if isinstance(new, ast.BoolOp) else 1):
             return "operand", rest[0]
     if isinstance(old, ast.Call) and isinstance(new, ast.Call) and _same(old.func, new.func):
-        return _of_arguments(old, new)
+        turned = _turned_round(old, new)
+        return ("order", turned) if turned is not None else _of_arguments(old, new)
     if isinstance(old, ast.Tuple | ast.List | ast.Set) and type(new) is type(old):
         rest = _missing(old.elts, new.elts)
         if len(rest) == 1 and len(new.elts) == len(old.elts) - 1:
@@ -271,6 +274,16 @@ def _of_arguments(old: ast.Call, new: ast.Call) -> tuple[str, ast.AST] | None:
     if not keywords and len(arguments) == 1 and len(new.args) == len(old.args) - 1:
         return "argument", arguments[0]
     return None
+
+
+def _turned_round(old: ast.Call, new: ast.Call) -> ast.expr | None:
+    """The first of two arguments by position that changed places; None where more, or something else, changed."""
+    if len(old.args) != len(new.args) or list(map(ast.dump, old.keywords)) != list(map(ast.dump, new.keywords)):
+        return None
+    other = [(a, b) for a, b in zip(old.args, new.args, strict=True) if not _same(a, b)]
+    if len(other) != 2 or not (_same(other[0][0], other[1][1]) and _same(other[0][1], other[1][0])):
+        return None
+    return other[0][0]
 
 
 def _missing(old: list[ast.expr], new: list[ast.expr]) -> list[ast.expr]:

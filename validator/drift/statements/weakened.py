@@ -5,13 +5,14 @@ from __future__ import annotations
 import ast
 from functools import cached_property
 
+from validator.definitions import External
 from validator.domains.axes import LOCAL, axes_of, of_parallelism
 from validator.drift.change import Change, Pair, Side
 from validator.drift.interfaces.calls import annotated, constructor
 from validator.drift.statements.differences import Edit, in_head, node_of
 from validator.drift.statements.drops import Drop, Drops
 from validator.drift.statements.intention import Intention, words_of
-from validator.drift.statements.named_effects import collective
+from validator.drift.statements.named_effects import collective, tables
 from validator.drift.statements.surroundings import condition, last_name
 from validator.finding import Severity
 
@@ -62,6 +63,10 @@ class Weakened:
     def _is_about_ranks(self, drop: Drop) -> bool:
         if drop.kind in ("factor", "element"):
             return is_parallel(drop.part)
+        if drop.kind == "order":
+            return False  # what it was may have been the mistake
+        if drop.kind == "keyword":
+            return self._is_who(drop) or self._is_own_option(drop) or self._is_of_ranks(drop)
         if drop.kind == "call" and isinstance(drop.part, ast.Call):
             name = last_name(drop.part.func)
             return name in collective() or name in _OF_RANKS or name in DEVICES
@@ -73,6 +78,31 @@ class Weakened:
         if not isinstance(part, ast.keyword) or not isinstance(call, ast.Call):
             return False
         return last_name(part.value) == part.arg and bool(self._known(self.change.after, last_name(call.func)))
+
+    def _is_of_ranks(self, drop: Drop) -> bool:
+        """Whether a keyword told a library that is about ranks what to do, and not only how long to wait."""
+        if not isinstance(drop.part, ast.keyword) or not isinstance(drop.new, ast.Call):
+            return False
+        unit = drop.pair.new
+        found = unit.module.project.lookup(unit.scope, ast.unparse(drop.new.func))
+        libraries = tables()["libraries"]
+        about = isinstance(found, External) and found.path.startswith(tuple(libraries["of_ranks"]))
+        return about and drop.part.arg not in libraries["incidental"]
+
+    def _default_instead(self, drop: Drop) -> str | None:
+        """The default that holds since a keyword of a function of the project, a constant, is not passed any more."""
+        part, call = drop.part, drop.new
+        if (
+            not isinstance(part, ast.keyword)
+            or not isinstance(part.value, ast.Constant)
+            or not isinstance(call, ast.Call)
+        ):
+            return None
+        methods = self.change.after.methods.get(last_name(call.func), ())
+        params = [param for method in methods for param in method.facts.params if param.name == part.arg]
+        said = {param.default for param in params}
+        (default,) = said if len(methods) == len(params) == 1 else (None,)
+        return default if default not in (None, "None", ast.unparse(part.value)) else None
 
     def _is_alone_in(self, drop: Drop) -> bool:
         """Whether the rest of a statement is as it was: where more than one thing goes it says something else now.
@@ -88,7 +118,10 @@ class Weakened:
         if kind == "factor":
             return self._is_size(drop)
         if kind in ("keyword", "argument"):
-            return (self._is_who(drop) or self._is_own_option(drop)) and self._still_takes(drop)
+            told = self._is_who(drop) or self._is_own_option(drop) or self._is_of_ranks(drop)
+            return (told or self._default_instead(drop) is not None) and self._still_takes(drop)
+        if kind == "order":
+            return self._still_takes(drop)
         if kind in ("operand", "guard"):
             return is_parallel(part) and not _asks_the_same(drop)
         if kind == "element":
