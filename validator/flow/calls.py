@@ -496,7 +496,8 @@ class Calling:
         if dotted in ("getattr", "hasattr") and len(arguments) > 1:
             return self._getattr(number, dotted, arguments)
         if dotted in ("os.getenv", "os.environ.get") and arguments:
-            return self.at.environment(arguments[0][1].constant())
+            default = next((value for name, value in arguments[1:] if name in (None, "default")), const(None))
+            return self.at.environment(arguments[0][1].constant(), default)
         for state in self.models.sets.get(dotted, ()):
             self.at.switch(number, state)
         if dotted in _ASKING_OBJECTS and arguments:

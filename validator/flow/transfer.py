@@ -43,6 +43,7 @@ from validator.flow.values import (
     NONE_OBJ,
     NOT_YET,
     NOTHING,
+    STRING,
     UNKNOWN,
     Obj,
     Val,
@@ -545,8 +546,8 @@ class Evaluation(Walk):
             return callee.op == "attr" and callee.data == "bool"
         return False
 
-    def environment(self, name: object) -> Val:
-        """What an environment variable holds."""
+    def environment(self, name: object, default: Val | None = None) -> Val:
+        """What an environment variable holds: a text, or what is taken where it is not set."""
         if isinstance(name, str) and name in self.models.ranks["environment"]:
             local = "LOCAL" in name
             node = "NODE" in name or name == "GROUP_RANK"
@@ -556,7 +557,7 @@ class Evaluation(Walk):
             )
         if isinstance(name, str) and name in self.models.ranks["sizes"]:
             return obj("size", group_of(WHOLE))
-        return UNKNOWN
+        return STRING if default is None else join2(STRING, default)
 
     def call(self, number: int, value: Instruction) -> Val:
         return self.calling.call(number, value)
