@@ -81,11 +81,11 @@ def _are_numbers(value: Val) -> bool:
 
 
 def _is_text(o: Obj) -> bool:
-    return o[0] == "str" or o[0] == "const" and o[1] == "str" or o[0] == "environment"
+    return o[0] in ("str", "environment") or o[:2] == ("const", "str")
 
 
 def _is_number(o: Obj) -> bool:
-    return o[0] == "const" and o[1] in ("int", "float")
+    return o[:2] in (("const", "int"), ("const", "float"))
 
 
 def _report(test: Place) -> Finding:

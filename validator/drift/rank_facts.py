@@ -231,11 +231,10 @@ def _of_scale(place: Place, names: dict[int, str]) -> Iterator[Fact]:
 def _of_position(place: Place, names: dict[int, str]) -> Iterator[Fact]:
     axes = axes_of_rank(place.operand(0))
     shifted = place.operand(0).root
-    if place.value.data == "Mod" and shifted.value.op == "binary" and shifted.value.data in _SIDES:
-        if axes_of_rank(shifted.operand(0)) != SOME and not varying(shifted.operand(1).val.v):
-            side = _SIDES[shifted.value.data]
-            text = f"`{place.text}` is a rank {side} this one"
-            yield Fact("neighbour", shifted.operand(1).text, side, text, place)
+    is_shifted = place.value.data == "Mod" and shifted.value.op == "binary" and shifted.value.data in _SIDES
+    if is_shifted and axes_of_rank(shifted.operand(0)) != SOME and not varying(shifted.operand(1).val.v):
+        side = _SIDES[shifted.value.data]
+        yield Fact("neighbour", shifted.operand(1).text, side, f"`{place.text}` is a rank {side} this one", place)
     if axes != SOME and (thing := names.get(place.number, "")):
         word = _POSITIONS[place.value.data]
         text = f"`{thing}` is the {word} of a rank by `{place.operand(1).text}`"

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.finding import Finding, Related
+from validator.flow.program import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.threads import Thread, is_awaited, run_by, threads
@@ -53,7 +54,7 @@ def _is_on_default(call: Place) -> bool:
     return False
 
 
-def _elsewhere(queries: Queries, aside: set[object]) -> Place | None:
+def _elsewhere(queries: Queries, aside: set[Unit]) -> Place | None:
     """A collective on the default group that no thread of its own runs."""
     calls = (call for call in queries.collectives() if call.unit not in aside and not is_test(call.unit.path))
     return next((call for call in calls if _is_on_default(call)), None)

@@ -25,8 +25,8 @@ class Drop(NamedTuple):
 
     `kind`: `factor` (of a product or quotient), `term` (of a sum), `operand` (of `and`, `or`), `keyword`, `argument`,
     `element`, `call` (around or on a value), `index` (a table in which a value was looked up), `guard` (`x if c else
-    y`), `order` (of an argument that changed places with another one), `name` (another one stands there), `constant` (one stands there), `number`, `sign` (a minus or a `not`),
-    `await`, `comparison` (another operator), `text`.
+    y`), `order` (of an argument that changed places with another one), `name` (another one stands there), `constant`
+    (one stands there), `number`, `sign` (a minus or a `not`), `await`, `comparison` (another operator), `text`.
     `old` and `new` are the smallest expressions that differ, `part` is what went.
     """
 
