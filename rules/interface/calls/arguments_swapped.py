@@ -29,7 +29,7 @@ from validator.project import Method, Project
 from validator.rule import Rule
 
 RULE = Rule("MP145", "arguments-swapped", "warning", stable_since="0.4.0", solves=True)
-_MEANT = re.compile(r"swap|revers|flip|transpos|invers|mirror|exchang|permut|commut|rotat|backward|symmetr|opposite")
+MEANT = re.compile(r"swap|revers|flip|transpos|invers|mirror|exchang|permut|commut|rotat|backward|symmetr|opposite")
 # Words of which each names the way back of the other: who exchanges them goes the other way.
 _WAYS = frozenset(
     frozenset(pair)
@@ -47,11 +47,11 @@ def check_project(project: Project) -> Iterator[Finding]:
         name = function.cls.name if function.cls is not None and function.name == "__init__" else function.name
         by_name.setdefault(name, []).append(function)
     for function in project.functions():
-        if is_test(function.path) or _MEANT.search(function.qualname.lower()):
+        if is_test(function.path) or MEANT.search(function.qualname.lower()):
             continue
         for call in function.facts.calls:
             names = _names(call)
-            if len(names) < 2 or _MEANT.search(call.target.lower()):
+            if len(names) < 2 or MEANT.search(call.target.lower()):
                 continue
             if not any(_swapped(names, _params(each)) for each in by_name.get(call.method, ())):
                 continue
@@ -65,7 +65,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             if not rows or None in rows or len(set(rows)) != 1 or any(each.given for each in reached.callees):
                 continue
             callee = reached.callees[0].place
-            if rows[0] is None or callee is function or _go_back(*rows[0]) or not _is_alone(function, call, *rows[0]):
+            if rows[0] is None or callee is function or go_back(*rows[0]) or not _is_alone(function, call, *rows[0]):
                 continue
             yield _report(function, call, reached.callees[0].name, callee, *rows[0])
 
@@ -109,7 +109,7 @@ def _swapped(names: list[str], params: list[str]) -> tuple[str, str] | None:
     return None
 
 
-def _go_back(one: str, other: str) -> bool:
+def go_back(one: str, other: str) -> bool:
     """Whether to exchange two things is to go the other way."""
     words = (frozenset(name.lower().split("_")) for name in (one, other))
     return frozenset(next(words) ^ next(words)) in _WAYS

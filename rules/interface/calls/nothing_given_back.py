@@ -67,7 +67,7 @@ def _use(call: Place) -> Place | None:
     code = call.unit.code
     users = [user for user in call.users if not (user.value.op == "mut" and user.value.args[0] != call.number)]
     tested = any(call.number in block.end[1:2] for block in code.blocks if block.end[0] == "branch")
-    if tested or any(user.value.op in _TESTING for user in users):
+    if tested or any(user.value.op in _TESTING and set(user.value.args) != {call.number} for user in users):
         return None
     named = any(call.number in numbers for numbers in code.definitions.values())
     for user in users:
@@ -81,7 +81,7 @@ def _report(call: Place, unit: Unit, use: Place) -> Finding:
     return RULE.finding(
         call.unit.path,
         call.at,
-        f"`{call.text}`{call.where} is None: `{unit.qualname}` returns nothing, and `{use.text}` uses it",
+        f"`{call.text}`{call.where} is None: `{unit.qualname}` returns nothing",
         help=f"return what `{unit.name}` computes, or drop the result",
         related=[
             Related(unit.path, unit.code.at[0], f"`{unit.qualname}` is defined here"),

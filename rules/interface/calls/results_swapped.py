@@ -1,0 +1,160 @@
+"""Two parts of a result that are taken under each other's names.
+
+What it does
+    Takes results that are unpacked into names (`it, start_epoch = load(…)`) and compares them with the names of what is
+    returned (`return epoch, it`). Reports where two stand in each other's places, at every `return` of all functions
+    that may be called. Names fit each other if the words of one are among those of the other. Silent where a name says
+    that the exchange is meant (`swap`, `reverse`), where two name the two ways of one thing, and in tests.
+
+Why is this bad
+    Nothing fails where both are of one type: a resumed run takes the number of steps for that of epochs.
+
+References
+    https://docs.python.org/3/reference/simple_stmts.html#assignment-statements
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rules.interface.calls.arguments_swapped import MEANT, go_back
+from validator.finding import Finding, Related
+from validator.flow.program import Unit
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_test
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP149", "results-swapped", "warning", "1.0", solves=True)
+
+_WORD = re.compile(r"[a-z]+|[A-Z][a-z]*|\d+")
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries = project.analysis(Queries)
+    for unit in queries.of_program():
+        for place in queries.values(unit, "unpack"):
+            if place.value.data[0] == 0 and place.value.data[2] < 0 and not is_test(unit.path):
+                yield from _checked(queries, place.operand(0).root)
+
+
+def _checked(queries: Queries, call: Place) -> Iterator[Finding]:
+    names = _taken(call)
+    site = call.result.sites.get(call.number) if call.value.op == "call" else None
+    if site is None or site.others or not site.targets or MEANT.search(call.unit.qualname.lower() + call.method):
+        return
+    rows = [row for target in site.targets for row in _given(queries, target.unit, len(names))]
+    found = {_swapped(names, row) for row in rows}
+    if (
+        rows
+        and None not in found
+        and len(found) == 1
+        and all(o[0] in ("unit", "bound") for o in call.operand(0).closed.each)
+    ):
+        i, j = found.pop() or (0, 0)
+        if not go_back(names[i], names[j]):
+            yield _report(call, site.targets[0].unit, (names[i], names[j]), (rows[0][i], rows[0][j]))
+
+
+def _taken(call: Place) -> list[str]:
+    """The names into which a result is unpacked, in their order; empty texts for what has none."""
+    own = {number: name for name, numbers in call.unit.code.definitions.items() for number in numbers}
+    parts = {user.value.data[0]: user for user in call.users if user.value.op == "unpack"}
+    wanted = next((user.value.data[1] for user in parts.values()), 0)
+    return [own.get(parts[i].number, "") if i in parts else "" for i in range(wanted)]
+
+
+def _given(queries: Queries, unit: Unit, length: int) -> Iterator[list[str]]:
+    """For each `return` the names of what it gives."""
+    own = {number: name for name, numbers in unit.code.definitions.items() for number in numbers}
+    for number in unit.code.returned:
+        value = unit.code.values[number]
+        names = []
+        for part in value.args if value.op == "tuple" and len(value.args) == length else ():
+            inner = unit.code.values[part] if part >= 0 else value
+            names.append(
+                own.get(part)
+                or (str(inner.data[1]) if inner.op == "param" else "")
+                or (str(inner.data) if inner.op == "attr" else "")
+            )
+        yield names
+
+
+def _swapped(names: list[str], given: list[str]) -> tuple[int, int] | None:
+    """The places of two names of which each fits what stands at the other one's, and not what stands at its own."""
+    for i in range(len(given)):
+        for j in range(i + 1, len(given)):
+            crossed = _fit(names[i], given[j]) and _fit(names[j], given[i])
+            same = names[i] == given[j] or names[j] == given[i]
+            if crossed and same and not _fit(names[i], given[i]) and not _fit(names[j], given[j]):
+                return i, j
+    return None
+
+
+def _fit(one: str, other: str) -> bool:
+    """Whether the words of one name are among those of another one."""
+    first, second = (frozenset(word.lower() for word in _WORD.findall(name)) for name in (one, other))
+    return bool(first and second) and (first <= second or second <= first)
+
+
+def _report(call: Place, unit: Unit, taken: tuple[str, str], given: tuple[str, str]) -> Finding:
+    return RULE.finding(
+        call.unit.path,
+        call.at,
+        f"`{call.text}`{call.where} gives `{given[0]}` where `{taken[0]}` is taken, and `{given[1]}` for `{taken[1]}`",
+        help="exchange the names",
+        related=[Related(unit.path, unit.code.at[0], f"`{unit.qualname}` is defined here")],
+        context=f"{call.unit.qualname}:{unit.qualname}:{taken[0]}",
+    )
+
+
+INCORRECT = (
+    """
+class Detector:
+    def load(self, path):
+        state = read(path)
+        epoch = state.get("epoch", -1)
+        it = state.get("it", 0)
+        return epoch, it
+
+def main(path):
+    detector = Detector()
+    it, start_epoch = detector.load(path)  # error: MP149
+    return range(start_epoch, 10), it
+""",
+)
+
+CORRECT = (
+    """
+class Detector:
+    def load(self, path):
+        state = read(path)
+        epoch = state.get("epoch", -1)
+        it = state.get("it", 0)
+        return epoch, it
+
+    def both(self, path):
+        it, epoch = 0, 1
+        return (epoch, it) if path else (0, 1)
+
+def main(path):
+    start_epoch, it = Detector().load(path)
+    it, start_epoch = Detector().both(path)
+    return range(start_epoch, 10), it
+""",
+    """
+def sizes(rows):
+    height, width = rows.shape
+    return height, width
+
+def ends(rows):
+    start, end = rows[0], rows[-1]
+    return start, end
+
+def turned(rows):
+    end, start = ends(rows)
+    h, w = sizes(rows)
+    return h, w, start, end
+""",
+)
