@@ -3,8 +3,9 @@
 What it does
     Takes results that are unpacked into names (`it, start_epoch = load(…)`) and compares them with the names of what is
     returned (`return epoch, it`). Reports where two stand in each other's places, at every `return` of all functions
-    that may be called. Names fit each other if the words of one are among those of the other. Silent where a name says
-    that the exchange is meant (`swap`, `reverse`), where two name the two ways of one thing, and in tests.
+    that may be called; of an object that is not known, of all methods that are called so. Names fit each other if the
+    words of one are among those of the other. Silent where a name says that the exchange is meant (`swap`, `reverse`),
+    where two name the two ways of one thing, and in tests.
 
 Why is this bad
     Nothing fails where both are of one type: a resumed run takes the number of steps for that of epochs.
@@ -20,6 +21,7 @@ from collections.abc import Iterator
 
 from rules.interface.calls.arguments_swapped import MEANT, go_back
 from validator.finding import Finding, Related
+from validator.flow.callgraph.refusable_calls import Suspects
 from validator.flow.program import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
@@ -41,20 +43,24 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _checked(queries: Queries, call: Place) -> Iterator[Finding]:
     names = _taken(call)
-    site = call.result.sites.get(call.number) if call.value.op == "call" else None
-    if site is None or site.others or not site.targets or MEANT.search(call.unit.qualname.lower() + call.method):
-        return
-    rows = [row for target in site.targets for row in _given(queries, target.unit, len(names))]
+    units = list(_called(queries, call)) if call.value.op == "call" else []
+    rows = [row for unit in units for row in _given(unit, len(names))]
     found = {_swapped(names, row) for row in rows}
-    if (
-        rows
-        and None not in found
-        and len(found) == 1
-        and all(o[0] in ("unit", "bound") for o in call.operand(0).closed.each)
-    ):
-        i, j = found.pop() or (0, 0)
-        if not go_back(names[i], names[j]):
-            yield _report(call, site.targets[0].unit, (names[i], names[j]), (rows[0][i], rows[0][j]))
+    if len(found) != 1 or (places := found.pop()) is None or MEANT.search(call.unit.qualname.lower() + call.method):
+        return
+    taken, given = ((row[places[0]], row[places[1]]) for row in (names, rows[0]))
+    if not go_back(*taken):
+        yield _report(call, units[0], taken, given)
+
+
+def _called(queries: Queries, call: Place) -> Iterator[Unit]:
+    """The functions that a call may run; of an object that is not known, all methods of that name."""
+    site = call.result.sites.get(call.number)
+    if site is not None and site.targets and not site.others:
+        if all(o[0] in ("unit", "bound") for o in call.operand(0).closed.each):
+            yield from (target.unit for target in site.targets)
+    elif site is None and call.receiver is not None:
+        yield from queries.flow.units(iter(queries.project.analysis(Suspects).by_name(call.method)))
 
 
 def _taken(call: Place) -> list[str]:
@@ -65,7 +71,7 @@ def _taken(call: Place) -> list[str]:
     return [own.get(parts[i].number, "") if i in parts else "" for i in range(wanted)]
 
 
-def _given(queries: Queries, unit: Unit, length: int) -> Iterator[list[str]]:
+def _given(unit: Unit, length: int) -> Iterator[list[str]]:
     """For each `return` the names of what it gives."""
     own = {number: name for name, numbers in unit.code.definitions.items() for number in numbers}
     for number in unit.code.returned:
