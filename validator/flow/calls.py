@@ -727,10 +727,27 @@ class Calling:
         if row.wraps is not None and not isinstance(row.result, tuple | list):
             wrapped = self._given(row.wraps, arguments)
             result = result.placed(wrapped.state if wrapped is not None else UNPLACED)
+        if row.whole_if is not None:
+            return result.placed(frozenset({self._whole_or_shards(row.whole_if, arguments)}))
         if not row.result_state or isinstance(row.result, tuple | list):
             return result
         among = over(axes_in(group)) if row.over is not None and axes_in(group) != WHOLE else ""
         return result.placed(after(after(result.state, among), row.result_state))
+
+    def _whole_or_shards(self, which: tuple[str, int, str], arguments: Arguments) -> str:
+        """How the tensors of a state dictionary are placed, as the options say."""
+        if any(name in _SPREADS for name, _ in arguments):
+            return "?"
+        options = self._given(which[:2], arguments)
+        if options is None or options.is_const(None):
+            return "dtensor"
+        said = [picked(o[1], which[2]) for o in options.of("keeping")]
+        if not said or len(options.of("made")) + len(said) < len(options.objs):
+            return "?"
+        if any(each.symbolic for each in said):
+            return "?"
+        passed = [each for each in said if each.objs != {("made", "~")} and not each.is_const(False)]
+        return "whole" if passed else "dtensor"
 
     def _run_given(self, number: int, row: Row, arguments: Arguments) -> Val:
         """What a function gives that is passed to be called (`to_thread(function, *arguments)`)."""

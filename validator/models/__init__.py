@@ -30,6 +30,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 - `when = [parameter]`: only a collective if one of these is passed; `on_state = [tags]`: only on such receivers;
   `arg_state = [parameter, position, tag]`: only where that argument is placed so; `spread = [parameter, position]`: for
   certain only where it is known to be sharded.
+- `whole_if = [parameter, position, attribute]`: the result holds the shards of each rank, or, where that attribute of
+  the argument is true, whole tensors.
 - `likely = true`: a collective by a name that hardly anything else has, or in most settings of the library: no error.
 - `ring = true`: attention goes round a ring of ranks afterwards, each with a part of the sequence.
 - `result = "drawn"`: random numbers, from the generator passed as `generator`, the receiver, or the library's own,
@@ -154,6 +156,7 @@ class Row(NamedTuple):
     rank_of: tuple[str, int] | None = None  # a rank in the group that this parameter names
     arg_state: tuple[str, int, str] | None = None  # a collective only where this argument is placed so
     likely: bool = False  # known by its name, or a collective in some of a library's settings: an error asks for more
+    whole_if: tuple[str, int, str] | None = None  # holds shards, if this argument does not have a true attribute
     spread: tuple[str, int] | None = None  # for certain a collective only where this argument is known to be sharded
     draws: str = ""
     mixes: tuple[str, int] | None = None

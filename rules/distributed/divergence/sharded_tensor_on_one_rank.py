@@ -4,8 +4,9 @@ What it does
     Under a test of the rank, reports what is done with a parameter of a model that `fully_shard` has sharded (taken
     from `parameters()`, `named_parameters()` or a state dict in the same class or function): operations that gather
     it (an index, `std`, `median`, `argmax`, `redistribute`), as errors, and operations that show the rank's own part
-    as if it were all (`print`, `.item()`, `float()`, `.norm()`, `.sum()` …), as warnings. `full_tensor()` is a
-    collective for MP501.
+    as if it were all (`print`, `.item()`, `float()`, `.norm()`, `.sum()` …), as warnings. So is a state dictionary of
+    shards (`get_model_state_dict` without `full_state_dict=True`) that some ranks save. `full_tensor()` is a collective
+    for MP501.
 
 Why is this bad
     What gathers waits for the ranks that never come. `print(param)`, `param.norm().item()` and `float(param.sum())`
@@ -28,7 +29,13 @@ from validator.flow.queries.placements import Placings, asks_first, members, on_
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP541", "sharded-tensor-on-one-rank", "warning", "0.1.0", tokens=("fully_shard", "distribute_tensor"))
+RULE = Rule(
+    "MP541",
+    "sharded-tensor-on-one-rank",
+    "warning",
+    "0.1.0",
+    tokens=("fully_shard", "distribute_tensor", "get_model_state_dict", "state_dict"),
+)
 
 # seen on gloo with torch 2.13: these wait for the other ranks …
 _GATHERING = frozenset({"std", "var", "median", "argmax", "argmin", "sort", "topk", "redistribute", "unique"})
@@ -59,8 +66,9 @@ def _sharded(call: Place) -> Place | None:
     if receiver is not None and call.method in _GATHERING | _LOCAL:
         return receiver if _is_sharded(receiver) else None
     if call.method in _SHOWING:
-        given = (call._replace(number=each) for each in call.value.args[1:])
-        return next((each for each in given if _is_sharded(each)), None)
+        given = [call._replace(number=each) for each in call.value.args[1:]]
+        held = (each for each in given if call.method == "save" and "dtensor" in each.closed.placements)
+        return next((each for each in given if _is_sharded(each)), None) or next(held, None)
     return None
 
 
@@ -122,6 +130,20 @@ class Trainer:
                 spread = param.std()  # error: MP541
                 write(spread)
 """,
+    """
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_optimizer_state_dict
+
+def state_of(model, optimizer):
+    options = StateDictOptions(cpu_offload=True)
+    return get_optimizer_state_dict(model, optimizer, options=options)
+
+def save(model, optimizer, path):
+    state = {"step": 1, "optimizer": state_of(model, optimizer)}
+    if dist.get_rank() == 0:
+        torch.save(state, path)  # error: MP541
+""",
 ]
 
 CORRECT = [
@@ -163,5 +185,18 @@ class Trainer:
         if dist.get_rank() == 0:
             for name, param in self.model.named_parameters():
                 print(name, param.norm().item())
+""",
+    """
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, get_optimizer_state_dict
+
+def save(model, optimizer, path):
+    options = StateDictOptions(full_state_dict=True, cpu_offload=True)
+    state = {"step": 1, "optimizer": get_optimizer_state_dict(model, optimizer, options=options)}
+    if dist.get_rank() == 0:
+        torch.save(state, path)
+    dcp.save({"model": get_model_state_dict(model)}, checkpoint_id=path)
 """,
 ]
