@@ -57,6 +57,8 @@ class DeepSpeed(Backend):
         if layout.zero_stage == 0:
             return _zero0(layout, n)
         item, shards = layout.item, layout.shards
+        if shards == 1 and not layout.offload_optimizer:
+            return _alone(layout, n)
         partition = item * n.all / shards
         buckets = item * constants.zero_bucket * (2 if shards > 1 else 1)
         # Until the step ZeRO-1 keeps whole gradients and ZeRO-2 its partition, but the first micro-batch finds none.
@@ -85,15 +87,29 @@ def _zero0(layout: Layout, n: Elements) -> Moments:
     )  # fmt: skip
 
 
+def _alone(layout: Layout, n: Elements) -> Moments:
+    """ZeRO-1 and 2 on one rank: gradients stay where the backward pass puts them, and the step joins and casts them."""
+    whole = layout.item * n.all
+    early = whole if layout.grad_accum > 1 else 0.0
+    return Moments(
+        resident=resident(0.0 if layout.offload_param else whole, optimizer(layout, n.all, 1)),
+        early=early, gathered=0.0, inside=None,
+        ends=((early + whole, 0.0), (2 * whole + masters_gradient(layout) * n.all, 0.0)),
+    )  # fmt: skip
+
+
 def _zero3(layout: Layout, n: Elements, constants: Constants) -> Moments:
     """Sharded parameters; one buffer of sharded gradients, always there; parameters gathered ahead of use."""
     item = layout.item
     sharded = item * n.all / layout.shards
+    # One rank has no buffer: gradients come with the backward pass and go with the step.
+    alone = layout.shards == 1 and not layout.offload_optimizer and layout.grad_accum == 1
     live = min(item * n.all, item * (constants.zero3_live + n.last))
     step = sharded + masters_gradient(layout) * n.all / layout.shards
     return Moments(
         resident=resident(0.0 if layout.offload_param else sharded, optimizer(layout, n.all, layout.shards)),
-        early=sharded, gathered=live, inside=None, ends=((0.0 if layout.offload_optimizer else step, 0.0),),
+        early=0.0 if alone else sharded, gathered=live, inside=None,
+        ends=((0.0 if layout.offload_optimizer else step, 0.0),),
     )  # fmt: skip
 
 
