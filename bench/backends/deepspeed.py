@@ -45,6 +45,11 @@ class DeepSpeed(Backend):
     def smaller(self, configuration: Configuration) -> str:
         return "--zero-stage 3" if configuration.zero_stage < 3 and configuration.num_gpus > 1 else ""
 
+    def keeps_whole_gradients(self, configuration: Configuration) -> bool:
+        """On one rank, whose gradients nobody adds to. DeepCompile brings a reduction of its own."""
+        c = configuration
+        return c.zero_stage > 0 and c.dp * c.ring == 1 and not c.cpu_offload and c.compile != "deepcompile"
+
     def gathers_head_whole(self, layout: Layout) -> bool:
         return layout.zero_stage == 3
 
@@ -57,7 +62,7 @@ class DeepSpeed(Backend):
         if layout.zero_stage == 0:
             return _zero0(layout, n)
         item, shards = layout.item, layout.shards
-        if shards == 1 and not layout.offload_optimizer:
+        if layout.whole_gradients:
             return _alone(layout, n)
         partition = item * n.all / shards
         buckets = item * constants.zero_bucket * (2 if shards > 1 else 1)
@@ -102,13 +107,17 @@ def _zero3(layout: Layout, n: Elements, constants: Constants) -> Moments:
     """Sharded parameters; one buffer of sharded gradients, always there; parameters gathered ahead of use."""
     item = layout.item
     sharded = item * n.all / layout.shards
-    # One rank has no buffer: gradients come with the backward pass and go with the step.
-    alone = layout.shards == 1 and not layout.offload_optimizer and layout.grad_accum == 1
     live = min(item * n.all, item * (constants.zero3_live + n.last))
-    step = sharded + masters_gradient(layout) * n.all / layout.shards
+    early = sharded
+    if layout.whole_gradients:  # and parameters are gathered where they lie
+        live, early = 0.0, 0.0 if layout.grad_accum == 1 else sharded
+    # The step joins and casts one sub-group after the other. The last parameter, the head, may make one larger.
+    before_last = (n.embedding + n.layers) / layout.shards
+    group = n.all / layout.shards if before_last < constants.zero3_group else constants.zero3_group
+    step = sharded + (item + masters_gradient(layout)) * group
     return Moments(
         resident=resident(0.0 if layout.offload_param else sharded, optimizer(layout, n.all, layout.shards)),
-        early=0.0 if alone else sharded, gathered=live, inside=None,
+        early=early, gathered=live, inside=None,
         ends=((0.0 if layout.offload_optimizer else step, 0.0),),
     )  # fmt: skip
 

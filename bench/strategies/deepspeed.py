@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
+from bench import backends
 from bench.checkpoints import deepspeed_state as state
 from bench.configuration import Configuration
 from bench.measure.clock import DTYPES
@@ -97,7 +98,7 @@ class DeepspeedStrategy(Strategy):
             return
         passes.norms_at_once(engine.optimizer)
         passes.leave_overflow_to_the_norm(engine.optimizer)
-        if self.dp_size * self.ring_size > 1 or self.config.compile == "deepcompile":
+        if not backends.find("deepspeed").keeps_whole_gradients(self.config):
             return
         if self.config.zero_stage == 3:
             self._whole_gradients[engine] = passes.WholeGradients(engine.optimizer)

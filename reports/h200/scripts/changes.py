@@ -3,9 +3,8 @@
     python changes.py CELLS.jsonl OUT.jsonl VARIANT [VARIANT ...]
 
 A variant is `NAME+NAME` of what is taken back: `rows` (rows of the embedding's gradient alone), `cast` (gradients cast
-by `_foreach_copy_`), `passes` (those over gradients that DeepSpeed makes), or `none`; `graphs` adds CUDA graphs of
-each block. Milliseconds are means of 40 steps, the host ahead. In run 28 there was `head` as well,
-of code that did not pay and is gone.
+by `_foreach_copy_`), or `none`; `graphs` adds CUDA graphs of each block. Milliseconds are means of 40 steps, the host
+ahead. In run 28 there was `head` as well, of code that did not pay and is gone.
 """
 
 from __future__ import annotations
@@ -29,10 +28,8 @@ from bench.measure.worker import Run
 from bench.process.heartbeat import Heartbeat
 from bench.strategies import master_weights
 from bench.strategies.ddp import DDPStrategy
-from bench.strategies.deepspeed import DeepspeedStrategy
 
 SKIPS, ADD = DDPStrategy._skips_zeros, master_weights._add
-LEAVE_OUT = DeepspeedStrategy._leave_out_passes
 
 
 def _add_by_copies(master: torch.Tensor, gradient: torch.Tensor) -> None:
@@ -45,7 +42,6 @@ def _add_by_copies(master: torch.Tensor, gradient: torch.Tensor) -> None:
 def apply(taken_back: set[str]) -> None:
     DDPStrategy._skips_zeros = (lambda *_: False) if "rows" in taken_back else SKIPS  # type: ignore[method-assign]
     master_weights._add = _add_by_copies if "cast" in taken_back else ADD
-    DeepspeedStrategy._leave_out_passes = (lambda *_: None) if "passes" in taken_back else LEAVE_OUT  # type: ignore[method-assign]
     torch._inductor.config.triton.cudagraphs = "graphs" in taken_back
 
 

@@ -9,8 +9,7 @@ head in one group, `fsdp2@in_place=0` copies at the reduction, `fsdp2@reduce=bf1
 `fsdp2@gather=0` casts parameters in the forward pass, `fsdp2@cast=0` (before any other) leaves FSDP2 its own cast of
 gradients, `fsdp2@beside=0` leaves that cast on the stream that computes;
 `zero2@alone=0` drops the options for one rank, `zero2@passes=0` takes DeepSpeed's passes over gradients back that the
-strategy leaves out, `zero2@keep=0` those of one rank alone; `zero3@events=N` lets N reductions of stage 3 be under way
-where DeepSpeed waits for all but two.
+strategy leaves out; `zero3@events=N` lets N reductions of stage 3 be under way where DeepSpeed waits for all but two.
 
 The host goes on while the GPU computes, as in training and in `bench run`; `each` holds the milliseconds of all these
 steps, the plain loop's and the backend's. `waiting` is of a third as many steps before and after which it waits: they
@@ -43,7 +42,6 @@ from bench.measure.model import attention_context, build_actor
 from bench.measure.profiler import profile_step
 from bench.measure.training import forward_loss, train_step
 from bench.predict.flops import per_token
-from bench.strategies import deepspeed_passes as passes
 from bench.strategies import fsdp2_groups, get_strategy
 from bench.strategies.compilation import apply_compile
 from bench.strategies.deepspeed import DeepspeedStrategy
@@ -193,25 +191,18 @@ ALONE, KEEPS_GATHERED, CAST_AT_ONCE = (
 WAITING, LEAVE_OUT = fsdp2_groups._waiting, DeepspeedStrategy._leave_out_passes
 
 
-def _keeps_nothing(self: DeepspeedStrategy, engine: Any) -> None:
-    """As on several ranks."""
-    passes.norms_at_once(engine.optimizer)
-    passes.leave_overflow_to_the_norm(engine.optimizer)
-
-
 def apply(changes: dict[str, str]) -> None:
     """Change the strategies for the next backend; without changes they are what they are."""
 
     def engine_config(self: DeepspeedStrategy) -> dict[str, Any]:
         found = ENGINE_CONFIG(self)
         for name, value in changes.items():
-            if name in ("alone", "events", "passes", "keep"):
+            if name in ("alone", "events", "passes"):
                 continue
             found["zero_optimization"][name] = int(value) if int(value) > 1 else bool(int(value))
         return found
 
-    theirs = {"passes": lambda self, engine: None, "keep": _keeps_nothing}
-    DeepspeedStrategy._leave_out_passes = next((theirs[n] for n in theirs if changes.get(n) == "0"), LEAVE_OUT)
+    DeepspeedStrategy._leave_out_passes = LEAVE_OUT if changes.get("passes") != "0" else (lambda self, engine: None)
     DeepspeedStrategy._alone = ALONE if changes.get("alone") != "0" else (lambda self: {})
     FSDP2Strategy._keeps_gathered = KEEPS_GATHERED if changes.get("gather") != "0" else (lambda self: False)
     fsdp2_groups._waiting = WAITING if changes.get("beside") != "0" else (lambda *_: torch.cuda.current_stream())
