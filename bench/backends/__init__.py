@@ -81,6 +81,10 @@ class Backend:
         """What of the backend can be changed so that a rank needs less memory, as flags; "" where nothing can."""
         return ""
 
+    def keeps_whole_gradients(self, configuration: Configuration) -> bool:
+        """Whether gradients stay as the backward pass makes them until the step, with no buffer beside them."""
+        return False
+
     def gathers_head_whole(self, layout: Layout) -> bool:
         """Whether the chunked head is called once, with all positions."""
         return False

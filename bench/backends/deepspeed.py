@@ -45,6 +45,11 @@ class DeepSpeed(Backend):
     def smaller(self, configuration: Configuration) -> str:
         return "--zero-stage 3" if configuration.zero_stage < 3 and configuration.num_gpus > 1 else ""
 
+    def keeps_whole_gradients(self, configuration: Configuration) -> bool:
+        """On one rank, whose gradients nobody adds to. DeepCompile brings a reduction of its own."""
+        c = configuration
+        return c.zero_stage > 0 and c.dp * c.ring == 1 and not c.cpu_offload and c.compile != "deepcompile"
+
     def gathers_head_whole(self, layout: Layout) -> bool:
         return layout.zero_stage == 3
 
@@ -57,6 +62,8 @@ class DeepSpeed(Backend):
         if layout.zero_stage == 0:
             return _zero0(layout, n)
         item, shards = layout.item, layout.shards
+        if layout.whole_gradients:
+            return _alone(layout, n)
         partition = item * n.all / shards
         buckets = item * constants.zero_bucket * (2 if shards > 1 else 1)
         # Until the step ZeRO-1 keeps whole gradients and ZeRO-2 its partition, but the first micro-batch finds none.
@@ -85,15 +92,33 @@ def _zero0(layout: Layout, n: Elements) -> Moments:
     )  # fmt: skip
 
 
+def _alone(layout: Layout, n: Elements) -> Moments:
+    """ZeRO-1 and 2 on one rank: gradients stay where the backward pass puts them, and the step joins and casts them."""
+    whole = layout.item * n.all
+    early = whole if layout.grad_accum > 1 else 0.0
+    return Moments(
+        resident=resident(0.0 if layout.offload_param else whole, optimizer(layout, n.all, 1)),
+        early=early, gathered=0.0, inside=None,
+        ends=((early + whole, 0.0), (2 * whole + masters_gradient(layout) * n.all, 0.0)),
+    )  # fmt: skip
+
+
 def _zero3(layout: Layout, n: Elements, constants: Constants) -> Moments:
     """Sharded parameters; one buffer of sharded gradients, always there; parameters gathered ahead of use."""
     item = layout.item
     sharded = item * n.all / layout.shards
     live = min(item * n.all, item * (constants.zero3_live + n.last))
-    step = sharded + masters_gradient(layout) * n.all / layout.shards
+    early = sharded
+    if layout.whole_gradients:  # and parameters are gathered where they lie
+        live, early = 0.0, 0.0 if layout.grad_accum == 1 else sharded
+    # The step joins and casts one sub-group after the other. The last parameter, the head, may make one larger.
+    before_last = (n.embedding + n.layers) / layout.shards
+    group = n.all / layout.shards if before_last < constants.zero3_group else constants.zero3_group
+    step = sharded + (item + masters_gradient(layout)) * group
     return Moments(
         resident=resident(0.0 if layout.offload_param else sharded, optimizer(layout, n.all, layout.shards)),
-        early=sharded, gathered=live, inside=None, ends=((0.0 if layout.offload_optimizer else step, 0.0),),
+        early=early, gathered=live, inside=None,
+        ends=((0.0 if layout.offload_optimizer else step, 0.0),),
     )  # fmt: skip
 
 

@@ -42,6 +42,7 @@ def main(arguments: Sequence[str]) -> int:
 def read(paths: Sequence[Path]) -> tuple[list[dumps.Dump], dict[int, str]]:
     """Dumps, and texts of stacks by rank. In directories, what is neither is passed over. Raises `DumpError`."""
     recorded: list[dumps.Dump] = []
+    standing: list[dumps.Dump] = []
     stacks: dict[int, str] = {}
     named = {path for path in paths if not path.is_dir()}
     for path in dumps.files(paths):
@@ -50,18 +51,29 @@ def read(paths: Sequence[Path]) -> tuple[list[dumps.Dump], dict[int, str]]:
             stacks[rank] = path.read_text(encoding="utf-8", errors="replace")
             continue
         try:
-            recorded.append(dumps.read(path))
+            (standing if path.name.startswith(dumps.STANDING) else recorded).append(dumps.read(path))
         except dumps.DumpError:
             if path in named:
                 raise
-    if not recorded and not stacks:
+    if not recorded and not stacks and not standing:
         raise dumps.DumpError(f"{', '.join(map(str, paths))}: no flight-recorder dump and no stacks in it")
+    _add_standing(recorded, standing)
     ranks = [dump.rank for dump in recorded]
     twice = next((rank for rank in ranks if ranks.count(rank) > 1), None)
     if twice is not None:
         both = ", ".join(str(dump.path) for dump in recorded if dump.rank == twice)
         raise dumps.DumpError(f"{both}: two dumps of rank {twice}; give those of one moment only")
     return recorded, stacks
+
+
+def _add_standing(recorded: list[dumps.Dump], standing: Sequence[dumps.Dump]) -> None:
+    """Add the calls in which ranks stand to what their recorders have, which may be nothing."""
+    for call in standing:
+        own = next((dump for dump in recorded if dump.rank == call.rank), None)
+        if own is None:
+            own = dumps.Dump(call.rank, call.path, whole=False)
+            recorded.append(own)
+        own.add(call)
 
 
 def diagnosis(recorded: Sequence[dumps.Dump], stacks: dict[int, str]) -> tuple[list[str], bool, list[Frame]]:

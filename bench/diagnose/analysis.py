@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.diagnose.dumps import Dump, DumpError, Entry, read
+from bench.diagnose.dumps import NOT_BEGUN, Dump, DumpError, Entry, read
 from bench.process.stacks import Frame, Position
 from bench.process.verdict import ranges
 
@@ -46,7 +46,8 @@ def stalls(dumps: Sequence[Dump]) -> list[Stall]:
 def crossed(found: Sequence[Stall]) -> str:
     """The line about two groups in which ranks wait for each other; "" where there are none."""
     for one, other in itertools.combinations(found, 2):
-        if {*one.absent} & {*other.waiting} and {*other.absent} & {*one.waiting}:
+        missing = [{*stall.absent, *stall.silent} for stall in (one, other)]
+        if missing[0] & {*other.waiting} and missing[1] & {*one.waiting}:
             return (
                 f"ranks wait for each other in groups {one.group} and {other.group}: every rank has to call the "
                 "collectives of both in the same order"
@@ -67,8 +68,9 @@ def members(name: str, dumps: Mapping[int, Dump]) -> tuple[int, ...]:
 
 def _stall(name: str, dumps: Mapping[int, Dump]) -> Stall | None:
     ranks = members(name, dumps)
-    sequences = {rank: {e.number: e for e in dumps[rank].entries.get(name, ())} for rank in ranks if rank in dumps}
-    silent = tuple(rank for rank in ranks if rank not in dumps)
+    known = [rank for rank in ranks if rank in dumps and (dumps[rank].whole or name in dumps[rank].entries)]
+    sequences = {rank: {e.number: e for e in dumps[rank].entries.get(name, ())} for rank in known}
+    silent = tuple(rank for rank in ranks if rank not in known)
     pending = [e.number for entries in sequences.values() for e in entries.values() if not e.done]
     if not pending:
         return None
@@ -76,7 +78,7 @@ def _stall(name: str, dumps: Mapping[int, Dump]) -> Stall | None:
     present = {rank: entries[number] for rank, entries in sequences.items() if number in entries}
     absent = tuple(rank for rank in sequences if rank not in present)
     last = {rank: sequences[rank][max(sequences[rank])] for rank in absent if sequences[rank]}
-    if len({entry.operation for entry in present.values()}) > 1:
+    if len(_operations(present.values())) > 1:
         kind = "operation"
     elif _sizes_differ(list(present.values())):
         kind = "sizes"
@@ -90,12 +92,18 @@ def _first_difference(sequences: Mapping[int, Mapping[int, Entry]], pending: int
     numbers = sorted({number for entries in sequences.values() for number in entries if number <= pending})
     for number in numbers:
         held = [entries[number] for entries in sequences.values() if number in entries]
-        if len({entry.operation for entry in held}) > 1:
+        if len(_operations(held)) > 1:
             return number
     return pending
 
 
+def _operations(entries: Iterable[Entry]) -> set[str]:
+    """Calls that no recorder has are named as in Python, and recorded ones as the backend names them."""
+    return {entry.operation for entry in entries if entry.state != NOT_BEGUN}
+
+
 def _sizes_differ(entries: Sequence[Entry]) -> bool:
+    entries = [entry for entry in entries if entry.state != NOT_BEGUN]
     if not entries or entries[0].operation in UNEVEN:
         return False
     return len({(entry.input_sizes, entry.dtype) for entry in entries}) > 1
@@ -129,8 +137,24 @@ def describe(stall: Stall, dumps: Mapping[int, Dump], positions: Mapping[int, Po
     if stall.silent:
         lines.append(f"  {ranges(stall.silent)} left no dump{_stands(stall.silent[0], positions)}")
     if stall.kind == "waiting":
-        lines.append("  all have entered it: a rank's earlier kernels have not ended, or the network fails")
+        open_ = [f"rank {rank}'s {_message(entry)}" for rank in stall.waiting for entry in unfinished(dumps[rank])[:1]]
+        earlier = f"before it {' and '.join(open_)} {'has' if len(open_) == 1 else 'have'} not ended"
+        lines.append(f"  all have entered it: {earlier if open_ else EARLIER}")
     return lines
+
+
+def unfinished(dump: Dump) -> list[Entry]:
+    """Messages between two ranks that have not come, the one for which the others wait first."""
+    return [entry for entry in dump.messages if not entry.done]
+
+
+def _message(entry: Entry) -> str:
+    where, direction = entry.where(), "from" if "recv" in entry.operation else "to"
+    other = f" {direction} rank {entry.with_rank}" if entry.with_rank else ""
+    return f"{entry.operation}{other}" + (f" (called at {where})" if where else "")
+
+
+EARLIER = "a rank's earlier kernels have not ended, or the network fails"
 
 
 TITLES = {

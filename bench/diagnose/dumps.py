@@ -6,7 +6,7 @@ import ast
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,10 @@ from bench.problems import Problem
 from bench.process.stacks import Frame, where
 
 MAX_BYTES = 512 * 2**20
+NOT_BEGUN = "not begun"
+"""The state of a collective that a rank has called and its recorder does not know of: its group is being connected."""
+STANDING = "standing."
+"""How files begin in which `bench watch` has such a call."""
 STACKS = re.compile(r"(?:^|\n)(?:Current thread|Thread) ")
 
 
@@ -34,6 +38,8 @@ class Entry:
     state: str
     done: bool
     frames: tuple[Frame, ...]
+    with_rank: str = ""
+    """Of a message between two ranks: to or from which, as far as the dump says."""
 
     def where(self) -> str:
         """The innermost call outside libraries, as "file:line in function"; "" where the dump has no stack."""
@@ -54,12 +60,26 @@ class Group:
 
 @dataclass
 class Dump:
-    """What one rank recorded: its collectives by group, in order."""
+    """What one rank recorded: its collectives by group, in order, and its messages to and from single ranks."""
 
     rank: int
     path: Path
     groups: dict[str, Group] = field(default_factory=dict)
     entries: dict[str, list[Entry]] = field(default_factory=dict)
+    messages: list[Entry] = field(default_factory=list)
+    whole: bool = True
+    """False where nothing is known but the call in which the rank stands."""
+
+    def add(self, standing: Dump) -> None:
+        """Add the call in which the rank stands, unless it is among those that the recorder has."""
+        for name, (call, *_) in standing.entries.items():
+            known = self.entries.setdefault(name, [])
+            if all(entry.done for entry in known):
+                number = 1 + max((entry.number for entry in known), default=0)
+                known.append(replace(call, number=number))
+            self.groups.setdefault(name, standing.groups[name])
+            if not self.groups[name].ranks:
+                self.groups[name] = standing.groups[name]
 
 
 def files(paths: Iterable[Path]) -> list[Path]:
@@ -125,6 +145,7 @@ def _dump(rank: int, path: Path, content: Mapping[str, Any]) -> Dump:
     status = content.get("pg_status", {})
     for raw in content["entries"]:
         if raw.get("is_p2p"):
+            dump.messages.append(_message(raw))
             continue
         entry = _entry(raw, status)
         dump.entries.setdefault(entry.group, []).append(entry)
@@ -150,6 +171,17 @@ def _entry(raw: Mapping[str, Any], status: Mapping[str, Any]) -> Entry:
         tuple(tuple(int(n) for n in size) for size in raw.get("input_sizes", ())),
         ",".join(map(str, raw.get("input_dtypes", ()))), state,
         state == "completed" or bool(raw.get("retired")) or number <= completed, _frames(raw.get("frames", ())),
+    )  # fmt: skip
+
+
+def _message(raw: Mapping[str, Any]) -> Entry:
+    """A send or receive; NCCL names it "nccl:recv 1<-0": the rank itself, and the other one."""
+    words = str(raw["profiling_name"]).rpartition(":")[2].split()
+    state = str(raw.get("state", ""))
+    return Entry(
+        str(raw["process_group"][0]), int(raw.get("p2p_seq_id", 0)), words[0], (), "", state,
+        state == "completed" or bool(raw.get("retired")), _frames(raw.get("frames", ())),
+        re.split(r"<-|->", words[1])[-1] if len(words) > 1 else "",
     )  # fmt: skip
 
 

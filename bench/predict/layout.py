@@ -17,7 +17,8 @@ class Layout:
     it, the other backends keep a copy beside the parameters. `embedding_apart` says whether FSDP2 shards the
     embedding as a group of its own; with the head in the root's group both are gathered and reduced at once.
 
-    `pp`, `virtual_pp`, `ep`, `expert_tp`, `shards_optimizer` and `main_grads` (the type of the gradients' buffer) are
+    `whole_gradients`: ZeRO leaves them where the backward pass puts them, as `bench` has it do on one rank. `pp`,
+    `virtual_pp`, `ep`, `expert_tp`, `shards_optimizer` and `main_grads` (the type of the gradients' buffer) are
     Megatron's. With `adapters` they alone are trained. `quantized`: bytes of a frozen weight in a linear layer; 0 where
     they are as the others.
     """
@@ -41,6 +42,7 @@ class Layout:
     embedding_apart: bool = True
     offload_optimizer: bool = False
     offload_param: bool = False
+    whole_gradients: bool = False
     pp: int = 1
     virtual_pp: int = 1
     ep: int = 1

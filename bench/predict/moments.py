@@ -22,6 +22,8 @@ class Constants:
     """DeepSpeed's reduce_bucket_size, in elements; two buckets where it overlaps reduction and computation."""
     zero3_live: float = 1e9
     """DeepSpeed's stage3_max_live_parameters, in elements."""
+    zero3_group: float = 1e9
+    """DeepSpeed's sub_group_size, in elements: of stage 3's optimizer step."""
     context: float = 1.5e9
     """CUDA context, NCCL buffers and workspaces, outside the allocator."""
     fragmentation: float = 1.05

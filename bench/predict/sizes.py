@@ -34,6 +34,7 @@ def layout(c: Configuration, positions: float | None = None) -> Layout:
         eager_attention=c.attn == "eager", checkpointing=c.gradient_checkpointing,
         sequence_parallel=c.sequence_parallel, reshard=c.reshard_after_forward, offload_optimizer=c.cpu_offload,
         offload_param=c.cpu_offload and backends.find(c.backend).offloads_parameters,
+        whole_gradients=backends.find(c.backend).keeps_whole_gradients(c),
     )  # fmt: skip
 
 

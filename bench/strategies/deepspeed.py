@@ -6,15 +6,19 @@ import os
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
+from bench import backends
 from bench.checkpoints import deepspeed_state as state
+from bench.configuration import Configuration
 from bench.measure.clock import DTYPES
 from bench.measure.model import Actor, layers_of, network_of
+from bench.strategies import deepspeed_passes as passes
 from bench.strategies import limits, processes
 from bench.strategies.base import Strategy
 from bench.strategies.compilation import compile_blocks
@@ -30,6 +34,10 @@ class DeepspeedStrategy(Strategy):
 
     The optimizer is PyTorch's own AdamW (fused on GPUs): DeepSpeed's would be compiled on first use.
     """
+
+    def __init__(self, config: Configuration) -> None:
+        super().__init__(config)
+        self._whole_gradients: WeakKeyDictionary[Any, passes.WholeGradients] = WeakKeyDictionary()
 
     def _join(self, timeout: timedelta) -> None:
         import deepspeed
@@ -74,7 +82,8 @@ class DeepspeedStrategy(Strategy):
         return result
 
     def _alone(self) -> dict[str, Any]:
-        """ZeRO's options for one rank, which keep DeepSpeed from copying gradients that no other rank waits for.
+        """ZeRO's options for one rank. Where `_leave_out_passes` finds the DeepSpeed that it knows, no gradient is
+        reduced at all; elsewhere these keep it from copying gradients that no other rank waits for.
 
         A reduce-scatter divides them by one and at stage 3 joins them in one more buffer: an all-reduce does neither.
         At stages 1 and 2 gradients larger than a bucket are reduced where they lie. At stage 3 a rank alone gathers its
@@ -83,6 +92,18 @@ class DeepspeedStrategy(Strategy):
         if self.config.zero_stage == 3:
             return {"reduce_scatter": False, "stage3_param_persistence_threshold": ALL_PARAMETERS}
         return {"reduce_scatter": False, "reduce_bucket_size": SMALL_BUCKET}
+
+    def _leave_out_passes(self, engine: Any) -> None:
+        if self.config.zero_stage == 0 or self.config.cpu_offload:
+            return
+        passes.norms_at_once(engine.optimizer)
+        passes.leave_overflow_to_the_norm(engine.optimizer)
+        if not backends.find("deepspeed").keeps_whole_gradients(self.config):
+            return
+        if self.config.zero_stage == 3:
+            self._whole_gradients[engine] = passes.WholeGradients(engine.optimizer)
+        else:
+            passes.keep_whole_gradients(engine.optimizer)
 
     def _clips_itself(self) -> bool:
         """Whether the clipping is done here.
@@ -110,6 +131,7 @@ class DeepspeedStrategy(Strategy):
         engine, *_ = deepspeed.initialize(model=model.to(self.device), optimizer=optimizer, config=config)
         if optimizer is not None:
             state.forget_first_step(engine)
+            self._leave_out_passes(engine)
         if self.config.compile in ("full", "deepcompile"):
             engine.compile()
         return engine, optimizer, scheduler
@@ -139,6 +161,8 @@ class DeepspeedStrategy(Strategy):
         engine.step()
         if not due:
             return None
+        if engine in self._whole_gradients:
+            self._whole_gradients[engine].release()
         if scheduler is not None and engine.was_step_applied():
             scheduler.step()
         if norm is None:

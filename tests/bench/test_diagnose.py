@@ -114,6 +114,73 @@ def test_every_way_to_part_is_told(
         assert one in told
 
 
+def message(words: str, done: bool) -> dict[str, Any]:
+    return {
+        **entry(7, done=done), "is_p2p": True, "profiling_name": f"nccl:{words}", "collective_seq_id": 0,
+    }  # fmt: skip
+
+
+def test_messages_before_a_collective_that_all_wait_in_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ranks = {
+        0: [message("send 0->1", done=True), message("recv 0<-1", done=False), entry(1, done=False)],
+        1: [message("recv 1<-0", done=False), message("send 1->0", done=False), entry(1, done=False)],
+    }
+    assert main(write(tmp_path, ranks, world=2)) == 1
+    told = capsys.readouterr().out
+    each = [f"rank {rank}'s recv from rank {1 - rank} (called at job/train.py:7 in step)" for rank in (0, 1)]
+    assert f"all have entered it: before it {' and '.join(each)} have not ended" in told
+    assert "send" not in told
+
+
+def stand(folder: Path, rank: int, group: str, members: str = "[0, 1]") -> None:
+    call = {
+        **entry(1, done=False, group=group),
+        "profiling_name": "all_reduce",
+        "state": "not begun",
+        "input_sizes": [],
+    }
+    config = {group: {"desc": "undefined", "ranks": members}}
+    (folder / f"standing.{rank}.json").write_text(json.dumps({"entries": [call], "pg_config": config}))
+
+
+@pytest.mark.parametrize("dumped", [(0, 1), (0,), ()])
+def test_calls_that_no_recorder_has_tell_of_groups_in_opposite_orders(
+    dumped: tuple[int, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where dumps are missing: each rank stands in the first collective of a group, which connects it."""
+    paths = write(tmp_path, {rank: [entry(1), entry(2)] for rank in dumped}, world=2)
+    stand(tmp_path, 0, "1")
+    stand(tmp_path, 1, "2")
+    assert main(paths) == 1
+    told = capsys.readouterr().out
+    assert "group 1, ranks 0-1: not all ranks came\n  rank 0 waits in all_reduce #1, called at job/train.py:1" in told
+    assert "group 2, ranks 0-1: not all ranks came\n  rank 1 waits in all_reduce #1, called at job/train.py:1" in told
+    assert "ranks wait for each other in groups 1 and 2" in told
+
+
+def test_a_call_that_is_recorded_is_not_told_of_twice(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    paths = write(tmp_path, {0: [entry(1), entry(2, done=False)], 1: [entry(1)]}, world=2)
+    stand(tmp_path, 0, "0")
+    assert main(paths) == 1
+    told = capsys.readouterr().out
+    assert "rank 0 waits in all_reduce #2" in told
+    assert "#3" not in told
+
+
+def test_a_rank_of_which_only_its_call_is_known_is_not_said_to_have_stayed_away_elsewhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = write(tmp_path, {0: [entry(1), entry(2, done=False)]}, world=2)
+    stand(tmp_path, 1, "1")
+    assert main(paths) == 1
+    told = capsys.readouterr().out
+    assert "rank 0 waits in all_reduce #2" in told
+    assert "rank 1 left no dump" in told
+    assert "entered none of this group" not in told.split("group 1")[0]
+
+
 @given(st.integers(2, 9), st.integers(1, 6), st.data())
 def test_the_rank_that_stopped_early_is_named(world: int, length: int, data: st.DataObject) -> None:
     away = data.draw(st.integers(0, world - 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -120,6 +122,33 @@ def test_a_hang_is_told_in_one_paragraph(way: str, told: dict[str, subprocess.Co
 @pytest.mark.parametrize("way", SLOW)
 def test_more_hangs_are_told(way: str, tmp_path: Path) -> None:
     check(way, hang(tmp_path, way))
+
+
+def test_groups_in_opposite_orders_are_told_without_a_recorder(tmp_path: Path) -> None:
+    """As with NCCL, which records no collective of a group that is not connected yet: ranks say where they stand."""
+    program = (TREE / "many_hangs.py").read_text()
+    without = tmp_path / "hang" / "many_hangs.py"
+    without.parent.mkdir()
+    without.write_text(program.replace("import torch\n", "os.environ['TORCH_FR_BUFFER_SIZE'] = '0'\nimport torch\n", 1))
+    check("opposite_orders", watch(tmp_path, [sys.executable, str(without), "opposite_orders"], "--limit", LIMIT))
+
+
+def test_of_calls_only_those_of_collectives_are_told() -> None:
+    """Each of torch.distributed's functions that all ranks of a group call, and none of the others."""
+    import torch.distributed.distributed_c10d as real
+
+    from bench.watch.inject.meshproof_rank import _is_collective
+
+    def stands_in(function: str) -> bool:
+        code = inspect.unwrap(getattr(real, function)).__code__
+        return _is_collective(SimpleNamespace(f_code=code))
+
+    all_call = ["all_reduce", "all_gather", "all_gather_into_tensor", "reduce_scatter_tensor", "barrier", "broadcast",
+                "all_to_all_single", "gather", "scatter", "all_gather_object", "broadcast_object_list"]  # fmt: skip
+    assert [name for name in all_call if not stands_in(name)] == []
+    assert [
+        n for n in ("send", "recv", "isend", "irecv", "destroy_process_group", "_get_default_group") if stands_in(n)
+    ] == []
 
 
 def python(program: str) -> list[str]:

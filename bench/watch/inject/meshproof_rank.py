@@ -2,8 +2,9 @@
 
 A thread looks every few seconds at what no program has to be changed for: the place of the main thread, and how many
 collectives each process group has begun. `heartbeat.<rank>.json` holds when either was last seen to change. Once a
-file `ask` is there, the thread leaves the recorder's dump and lets out what the program has printed. Stacks are written
-by a handler in C of an otherwise unused signal, so also where Python does not run.
+file `ask` is there, the thread leaves the recorder's dump, says in `standing.<rank>.json` in which collective of which
+group the rank stands, and lets out what the program has printed. Stacks are written by a handler in C of an otherwise
+unused signal, so also where Python does not run.
 """
 
 from __future__ import annotations
@@ -23,6 +24,12 @@ OLD_NAMES = (
     ("TORCH_NCCL_TRACE_BUFFER_SIZE", "TORCH_FR_BUFFER_SIZE"),
     ("TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "TORCH_FR_DUMP_TEMP_FILE"),
 )
+
+NO_COLLECTIVES = ("_", "send", "isend", "recv", "irecv", "batch_isend", "destroy", "abort")
+"""How functions of torch.distributed begin that take a group and that not all of its ranks need to call."""
+
+PATIENCE = 10.0
+"""Seconds that NCCL's own thread has for its dump, before the rank writes it here: that thread may itself wait."""
 
 IDLE = ("wait", "get", "select", "poll", "join", "accept", "recv", "_recv", "_wait_for_tstate_lock", "result")
 """Python functions in which a thread waits for other threads or processes."""
@@ -67,7 +74,8 @@ class Agent:
     def __init__(self, folder: str, tick: float) -> None:
         self.folder, self.seconds = folder, tick
         self.main = _thread.get_ident()
-        self.running = self.claimed = self.answered = self.over = False
+        self.running = self.claimed = self.over = False
+        self.answered = 0.0
         self.rank, self.signal, self.count = -1, 0, 0
         self.key: object = None
         self.moved = time.time()
@@ -94,8 +102,11 @@ class Agent:
             self._claim(rank)
         self._report("run", joined)
         if not self.answered and os.path.exists(os.path.join(self.folder, "ask")):
-            self.answered = True
+            self.answered = time.time()
             self._answer()
+        elif self.answered and time.time() - self.answered > PATIENCE:
+            self.answered = float("inf")
+            self._stand_in()
 
     def finish(self) -> None:
         """The program is over: from here on no thread can say that the interpreter still has something to do."""
@@ -159,11 +170,32 @@ class Agent:
             with open(self._path(f"stacks.{self.rank}.txt"), "w") as file:
                 faulthandler.dump_traceback(file)
         dump = getattr(sys.modules.get("torch._C._distributed_c10d"), "_dump_fr_trace", None)
-        if dump is not None and not os.path.exists(self._path(f"flight.pipe{self.rank}.pipe")):
+        if dump is not None and not self._has_pipe():
             self._write(f"flight.{self.rank}", _with_members(dump()))  # NCCL's recorder answers on its pipe itself
+        if time.time() - self.moved > self.seconds:
+            self._stand()
         self._write(f"answered.{self.rank}", b"")
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
+
+    def _has_pipe(self) -> bool:
+        return os.path.exists(self._path(f"flight.pipe{self.rank}.pipe"))
+
+    def _stand(self) -> None:
+        """Say where the rank stands. Recorders do not know of a collective whose group is only being connected: NCCL
+        connects one at its first collective, once all of its ranks have come."""
+        import json
+
+        with contextlib.suppress(Exception):  # names that another version of PyTorch does not have
+            call = _standing_call(self.main)
+            if call is not None:
+                self._write(f"standing.{self.rank}.json", json.dumps(call).encode())
+
+    def _stand_in(self) -> None:
+        """The dump of NCCL's recorder, where its own thread does not answer: it may wait for what the program holds."""
+        dump = getattr(sys.modules.get("torch._C._distributed_c10d"), "_dump_nccl_trace", None)
+        if dump is not None and self._has_pipe() and not os.path.exists(self._path(f"flight.{self.rank}")):
+            self._write(f"flight.{self.rank}", dump())
 
     def _write(self, name: str, content: bytes) -> None:
         part = self._path(f".{name}.part")
@@ -200,6 +232,51 @@ def _place(frame: object) -> int:
         key = hash((key, id(frame.f_code), frame.f_lasti))  # type: ignore[attr-defined]
         frame = frame.f_back  # type: ignore[attr-defined]
     return key
+
+
+def _standing_call(main: int) -> object:
+    """The collective in which a thread stands, the main one first, as a recorder writes its entries; None for none."""
+    frames = sys._current_frames()
+    frames.pop(_thread.get_ident(), None)
+    for ident in sorted(frames, key=lambda ident: ident != main):
+        frame = frames[ident]
+        while frame is not None:
+            if _is_collective(frame):
+                return _as_recorded(frame)
+            frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def _is_collective(frame: object) -> bool:
+    """Whether it is a function of torch.distributed that all ranks of a group call; `recv` and the like are not."""
+    code = frame.f_code  # type: ignore[attr-defined]
+    name, path = code.co_name, code.co_filename.replace("\\", "/")
+    if name.startswith(NO_COLLECTIVES) or not path.endswith("torch/distributed/distributed_c10d.py"):
+        return False
+    return "group" in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+
+
+def _as_recorded(frame: object) -> object:
+    group = frame.f_locals.get("group")  # type: ignore[attr-defined]
+    known = _world()
+    if group is None or group not in known.pg_names:  # type: ignore[attr-defined]
+        group = known.default_pg  # type: ignore[attr-defined]
+    name, description = str(known.pg_names[group]), str(group.group_desc)  # type: ignore[attr-defined]
+    members = sorted(known.pg_group_ranks[group])  # type: ignore[attr-defined]
+    entry = {
+        "process_group": [name, description], "collective_seq_id": 1, "state": "not begun",
+        "profiling_name": frame.f_code.co_name, "frames": _lines(frame),  # type: ignore[attr-defined]
+    }  # fmt: skip
+    return {"entries": [entry], "pg_config": {name: {"desc": description, "ranks": str(members)}}}
+
+
+def _lines(frame: object) -> list[object]:
+    found: list[object] = []
+    while frame is not None:
+        code = frame.f_code  # type: ignore[attr-defined]
+        found.append({"filename": code.co_filename, "line": frame.f_lineno, "name": code.co_name})  # type: ignore[attr-defined]
+        frame = frame.f_back  # type: ignore[attr-defined]
+    return found
 
 
 def _world() -> object:

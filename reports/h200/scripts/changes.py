@@ -3,8 +3,8 @@
     python changes.py CELLS.jsonl OUT.jsonl VARIANT [VARIANT ...]
 
 A variant is `NAME+NAME` of what is taken back: `rows` (rows of the embedding's gradient alone), `cast` (gradients cast
-by `_foreach_copy_`), or `none`. Milliseconds are means of 40 steps, the host ahead. In run 28 there was `head` as well,
-of code that did not pay and is gone.
+by `_foreach_copy_`), or `none`; `graphs` adds CUDA graphs of each block. Milliseconds are means of 40 steps, the host
+ahead. In run 28 there was `head` as well, of code that did not pay and is gone.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._inductor.config
 from many import forget
 
 from bench.configuration import parse
@@ -41,6 +42,7 @@ def _add_by_copies(master: torch.Tensor, gradient: torch.Tensor) -> None:
 def apply(taken_back: set[str]) -> None:
     DDPStrategy._skips_zeros = (lambda *_: False) if "rows" in taken_back else SKIPS  # type: ignore[method-assign]
     master_weights._add = _add_by_copies if "cast" in taken_back else ADD
+    torch._inductor.config.triton.cudagraphs = "graphs" in taken_back
 
 
 def measured(settings: dict[str, Any], variant: str, heartbeat: Heartbeat) -> dict[str, Any]:

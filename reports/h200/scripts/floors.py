@@ -8,12 +8,12 @@ while of memory traffic.
 head in one group, `fsdp2@in_place=0` copies at the reduction, `fsdp2@reduce=bf16` reduces in 16 bits,
 `fsdp2@gather=0` casts parameters in the forward pass, `fsdp2@cast=0` (before any other) leaves FSDP2 its own cast of
 gradients, `fsdp2@beside=0` leaves that cast on the stream that computes;
-`zero2@alone=0` drops the options for one rank; `zero3@events=N` lets N reductions of stage 3 be under way where
-DeepSpeed waits for all but two.
+`zero2@alone=0` drops the options for one rank, `zero2@passes=0` takes DeepSpeed's passes over gradients back that the
+strategy leaves out; `zero3@events=N` lets N reductions of stage 3 be under way where DeepSpeed waits for all but two.
 
-The host goes on while the GPU computes, as in training and in `bench run`. `waiting` is of as many steps before and
-after which it waits: they also hold what the host needs until its first kernel, and the GPU, which pauses, has power
-to spare.
+The host goes on while the GPU computes, as in training and in `bench run`; `each` holds the milliseconds of all these
+steps, the plain loop's and the backend's. `waiting` is of a third as many steps before and after which it waits: they
+also hold what the host needs until its first kernel, and the GPU, which pauses, has power to spare.
 
 The plain loop is the 16-bit model, forward and backward, no wrapper, no optimizer.
 """
@@ -188,7 +188,7 @@ ALONE, KEEPS_GATHERED, CAST_AT_ONCE = (
 )  # fmt: skip
 
 
-WAITING = fsdp2_groups._waiting
+WAITING, LEAVE_OUT = fsdp2_groups._waiting, DeepspeedStrategy._leave_out_passes
 
 
 def apply(changes: dict[str, str]) -> None:
@@ -197,11 +197,12 @@ def apply(changes: dict[str, str]) -> None:
     def engine_config(self: DeepspeedStrategy) -> dict[str, Any]:
         found = ENGINE_CONFIG(self)
         for name, value in changes.items():
-            if name in ("alone", "events"):
+            if name in ("alone", "events", "passes"):
                 continue
             found["zero_optimization"][name] = int(value) if int(value) > 1 else bool(int(value))
         return found
 
+    DeepspeedStrategy._leave_out_passes = LEAVE_OUT if changes.get("passes") != "0" else (lambda self, engine: None)
     DeepspeedStrategy._alone = ALONE if changes.get("alone") != "0" else (lambda self: {})
     FSDP2Strategy._keeps_gathered = KEEPS_GATHERED if changes.get("gather") != "0" else (lambda self: False)
     fsdp2_groups._waiting = WAITING if changes.get("beside") != "0" else (lambda *_: torch.cuda.current_stream())
@@ -236,7 +237,7 @@ def against(
         backend.allow_reductions(under_way)
     for _ in range(4):
         plain.step(), backend.step()
-    waited = in_turns(plain, backend, options.steps, waits=True)
+    waited = in_turns(plain, backend, max(4, options.steps // 3), waits=True)
     plain_times, times = in_turns(plain, backend, options.steps, waits=False)
     torch.cuda.reset_peak_memory_stats()
     backend.step()
@@ -244,6 +245,7 @@ def against(
     return {
         **theirs, "plain_seconds": ours, "share_of_plain": ours / theirs["seconds"],
         "plain_forward": statistics.median(s["forward"] for s in plain_times), "waiting": waiting(*waited),
+        "each": [[round(1e3 * core([step]), 3) for step in steps] for steps in (plain_times, times)],
         "cast_seconds": profile_step(backend.step, backend.device).cast_seconds,
         "graphs": graph_report(), "kernels": kernels(backend.step),
     }  # fmt: skip
@@ -273,7 +275,7 @@ def main() -> None:
     c = configure(options, "ddp", {})
     batch = next(InputSource(c, 128256, 0).micro_batches(1))[0]
     inputs = to_inputs(batch, c, use_actions=False, ring_rank=0, ring_size=1)
-    found: dict[str, Any] = {"options": vars(options), "matmul_flops": peak}
+    found: dict[str, Any] = {"options": vars(options), "gpu": torch.cuda.get_device_name(), "matmul_flops": peak}
     with attention_context(options.attn):
         plain = Plain(c, inputs, device)
         for _ in range(5):
@@ -296,7 +298,7 @@ def main() -> None:
             except Exception as error:
                 found[name] = {"error": f"{type(error).__name__}: {error}"[:500]}
                 traceback.print_exc()
-            print(name, json.dumps({k: v for k, v in found[name].items() if k != "kernels"}), flush=True)
+            print(name, json.dumps({k: v for k, v in found[name].items() if k not in ("kernels", "each")}), flush=True)
             release()
             with open(options.out, "w") as file:
                 json.dump(found, file, indent=1)

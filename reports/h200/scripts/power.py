@@ -21,11 +21,12 @@ FLOPS_PER_CLOCK = 4096 * 132
 
 
 class Meter:
-    """Reads one GPU from a thread between `start` and `stop`."""
+    """Reads the GPU that PyTorch computes on from a thread between `start` and `stop`."""
 
-    def __init__(self, index: int = 0) -> None:
+    def __init__(self) -> None:
         pynvml.nvmlInit()
-        self.gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
+        # NVML counts all GPUs of the host, CUDA those in CUDA_VISIBLE_DEVICES.
+        self.gpu = pynvml.nvmlDeviceGetHandleByIndex(torch.cuda._get_nvml_device_index(torch.cuda.current_device()))
         self.limit = pynvml.nvmlDeviceGetEnforcedPowerLimit(self.gpu) / 1e3
 
     def start(self) -> None:
@@ -67,7 +68,7 @@ def metered(work: Callable[[], Any], seconds: float = 4.0) -> dict[str, Any]:
     work()
     torch.cuda.synchronize()
     count = max(3, round(seconds / (time.perf_counter() - started)))
-    meter = Meter(torch.cuda.current_device())
+    meter = Meter()
     start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     meter.start()
     start.record()
