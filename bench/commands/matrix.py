@@ -37,7 +37,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--full", action="store_true", help="backends, ZeRO stages, attention, compile modes, layers")
     p.add_argument("--strength", type=int, choices=(1, 2, 3), default=2, help="of --full: cover pairs or triples")
     p.add_argument("--max-cells", type=whole, default=MAX_CELLS, help="run so many at most")
-    p.add_argument("--backend", default="ddp", help="of the eight rows; default ddp, which on one process is plain")
+    p.add_argument("--backend", default=Configuration.backend,
+                   help=f"of the eight rows; default {Configuration.backend}, which on one process is "
+                   "plain")  # fmt: skip
     p.add_argument("--compile-mode", choices=("blocks", "full"), default="blocks", help="of the eight rows")
     add_one(p, "model")
     add_one(p, "num_layers", help="of the eight rows; --full takes 2 and 4")

@@ -17,7 +17,7 @@ from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse
 from bench.debug.sharding import effective, notice, sharding_disabled
-from bench.inputs.sources.recorded import list_inputs
+from bench.inputs.files import list_inputs
 from bench.problems import in_one_line
 from bench.process.process_exit import end
 from bench.replay import records

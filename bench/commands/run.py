@@ -133,7 +133,8 @@ def main(arguments: Sequence[str]) -> int:
         return _one_rank(settings, options, len(environment.gpus()))
     launchers.check(options, settings)
     gpus = launchers.of(options).gpus(options)
-    configurations = expand(settings, gpus) if options.cell is None else [_cell(options.cell)]
+    row = launchers.of(options).row(options)
+    configurations = expand(settings, gpus) if row is None else [_cell(row)]
     check_names(configurations)
     orders = _orders(options)
     if orders is None and not options.dry_run:

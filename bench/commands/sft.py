@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK
 from bench.debug.sharding import effective_backend, notice, sharding_disabled
 from bench.problems import in_one_line
@@ -26,7 +27,7 @@ from bench.terminal.parsing import Parser, whole
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench sft`; NUM_GPUS, MAX_SAMPLES, MODEL and so on in the environment stand below them."""
     p = Parser(prog="bench sft", description=__doc__)
-    p.add_argument("--backend", default="fsdp2", help=f"{told('backend')}; default fsdp2")
+    p.add_argument("--backend", default=backends.first(), help=f"{told('backend')}; default {backends.first()}")
     p.add_argument("--tp", "--tp-size", "--fsdp_tensor_parallel_size", type=whole, default=1)
     p.add_argument("--ring", "--ring-size", "--ring_attn_size", type=whole, default=1)
     add_training(p)

@@ -14,10 +14,10 @@ from typing import Any
 from bench.compare.logs import read_log
 from bench.compare.series import Metric, Run, Series
 from bench.configuration import SCHEMA, parse_known
-from bench.metrics.times import PHASES, STEP, process_means
 from bench.problems import InputError
 from bench.process.files import json_lines, read_json
 from bench.results import file_kinds
+from bench.results.measured import PHASES, STEP, peak_memory, process_means
 from bench.results.results import read_result
 
 
@@ -167,8 +167,7 @@ def _run_of(result: dict[str, Any], path: Path) -> Run:
     run.between_processes = _spread(curves)
     run.metrics = {name: Metric("second", means) for name, means in process_means(processes).items()}
     left = float(result.get("left_allocated", 0))
-    peaks = [max(process["memory"]["allocated"].values()) - left for process in processes]
-    run.metrics["peak_memory"] = Metric("byte", [float(peak) for peak in peaks])
+    run.metrics["peak_memory"] = Metric("byte", [peak_memory(process) - left for process in processes])
     return run
 
 

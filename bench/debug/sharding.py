@@ -10,7 +10,8 @@ from bench import backends
 from bench.configuration import Configuration
 
 VARIABLE = "DEBUG_DISABLE_FSDP"
-SHARDED, WHOLE = next((name, one.unsharded) for name, one in backends.every().items() if one.unsharded)
+SHARDED = next((name for name, one in backends.every().items() if one.debugged_whole), "")
+WHOLE = Configuration.backend
 """The backend that shards, and the one that then runs in its place."""
 
 

@@ -13,9 +13,8 @@ from bench.configuration import ConfigurationError
 from bench.matrix import READ, SCHEMA
 from bench.matrix.cells import Cell, Refused
 from bench.matrix.classify import WORKS, Outcome
-from bench.metrics.rates import rate, seconds_per_token
-from bench.metrics.times import STEP, spread, step_times
 from bench.results import file_kinds
+from bench.results.measured import STEP, peak_memory, rate, seconds_per_token, spread, step_times
 from bench.terminal.fitting import screen
 from bench.terminal.text import MARKDOWN, plain
 
@@ -42,7 +41,8 @@ def entry(cell: Cell, row: Mapping[str, Any], outcome: Outcome, default: Mapping
         "spread": spread([step[STEP] for run in row["runs"] for step in step_times(run)]) if summary else None,
         "relative_speed": compared.ratio if compared else 1.0 if per_token else None,
         "doubt": compared.doubt if compared else "", "steady": effective.get("steady"),
-        "loss_difference": outcome.loss_difference, "peak_memory": summary["peak_memory"] if summary else None,
+        "loss_difference": outcome.loss_difference,
+        "peak_memory": max(map(peak_memory, row["runs"])) if summary else None,
         "graphs": effective.get("graphs"), "attention_kernels": effective.get("attention_kernels"),
         "settings": {k: asked[k] for k in ("backend", "zero_stage", "attn", "compile", "packing", "num_layers")},
         "log": "",

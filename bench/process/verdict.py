@@ -15,7 +15,7 @@ from bench.process.heartbeat import PHASES, read_all
 from bench.process.logs import first_error
 from bench.process.sessions import is_here
 from bench.process.stacks import Position
-from bench.sweep.availability import INSTALL
+from bench.sweep.availability import install
 from bench.terminal.text import counted
 
 STATUSES = (
@@ -70,7 +70,7 @@ class Verdict:
         if self.status == "oom" and configuration is not None:
             return smaller(configuration)
         if self.module:
-            return INSTALL.get(self.module, f"pip install {self.module}")
+            return install(self.module)
         if self.status == "crash" and "SIGKILL" in self.message:
             return "nothing of bench sends it: another user, a job limit, or the kernel short of memory (see dmesg)"
         return HINTS.get(self.status, "")

@@ -13,12 +13,11 @@ from bench.compare.series import Run
 from bench.compare.sources import foreign_file, is_row, read
 from bench.configuration import Configuration, model_name, parse_known
 from bench.metrics import every
-from bench.metrics.rates import rate, seconds_per_token
-from bench.metrics.times import process_means, spread, step_times
 from bench.problems import InputError
 from bench.process.files import json_lines, read_json
 from bench.report.matrices import Matrix, is_matrix, tail, to_matrix
 from bench.results import file_kinds, identity
+from bench.results.measured import peak_memory, process_means, rate, seconds_per_token, spread, step_times
 from bench.sweep import attempts
 from bench.sweep.labels import differing, labels, words
 
@@ -30,8 +29,6 @@ SHOWN = ("model", "seq_len")
 """Settings with a column of their own that labels only say where rows differ."""
 GOOD = ("ok", "unsupported", "interrupted")
 """Statuses from best to less good; all others are failures."""
-LOSSES = ("first_loss", "last_loss")
-"""Metrics that may be anything."""
 MOST = 1e30
 """No measured number is as large; sums and axes of larger ones would leave the range of floats."""
 
@@ -311,7 +308,7 @@ def to_row(result: dict[str, Any], source: Path) -> Row:
 
 def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], left: float) -> Row:
     steps = [step for run in runs for step in step_times(run)]
-    first, c, peak = runs[0], row.configuration, float(summary["peak_memory"])
+    first, c, peak = runs[0], row.configuration, max(map(peak_memory, runs))
     batches = len(first["times"]) * c.dp * max(c.batch // (c.rows * c.dp), 1)
     measured = replace(
         row,
@@ -323,7 +320,7 @@ def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], lef
         losses=[float(loss) for loss in first["losses"]], steps=list(first["times"]),
         effective=dict(summary["effective"]),
     )  # fmt: skip
-    values = [metric.value(measured) for metric in every() if metric.key not in ("predicted", *LOSSES)]
+    values = [metric.value(measured) for metric in every() if metric.finite]
     numbers = [value for value in (*values, measured.positions) if value is not None]
     if any(isinstance(number, str) or not abs(number) < MOST for number in numbers):
         raise ValueError("a time, rate or size is not finite")

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.configuration import deciding
-from bench.metrics.times import PHASES, STEP
 from bench.report.glance import Workload, group_names
 from bench.report.predicted import predicted
 from bench.report.rows import IN_VARIANT, Collection, Row, rank_word
 from bench.report.scaling import line
 from bench.results.identity import processor
+from bench.results.measured import PHASES, STEP
 from bench.settings import SPLIT, WAY, WORK
 from bench.sweep.labels import words
 

@@ -141,7 +141,7 @@ def configuration(settings: Settings, **changes: Any) -> Configuration:
     """One configuration of the suite, without its data. Raises `ConfigurationError` for unknown values."""
     shared = {field.name: getattr(settings, field.name) for field in fields(settings) if field.name in SETTINGS}
     values = {
-        **shared, "backend": "fsdp2", "zero_stage": Configuration.zero_stage, "loss": ANSWERS, "warmup": 1,
+        **shared, "backend": backends.first(), "zero_stage": Configuration.zero_stage, "loss": ANSWERS, "warmup": 1,
         "train_batch_size": settings.batch, "seq_len": settings.max_len, "steps": settings.steps,
     }  # fmt: skip
     return parse({**values, **changes})
