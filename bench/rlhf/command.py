@@ -82,7 +82,8 @@ class Command:
             return kind(str(value))
         except ValueError:
             shown = next(name for name in _listed(names) if name in self.settings or name in self.flags)
-            raise Problem(f"{shown}: {value!r} is not {words}") from None
+            outside = ", which the script does not say: write its value there" * str(value).startswith("$")
+            raise Problem(f"{shown}: {value!r} is not {words}{outside}") from None
 
     def options(self) -> list[str]:
         """The options as words, flags first."""
