@@ -21,7 +21,7 @@ from bench.problems import in_one_line
 from bench.results import environment, results
 from bench.sweep import availability
 from bench.sweep.expansion import meant
-from bench.sweep.flags import add_one
+from bench.sweep.flags import add_one, given
 from bench.sweep.sweep import Interrupted, refusal
 from bench.terminal import help_texts
 from bench.terminal.parsing import WIDE, Parser, whole
@@ -92,14 +92,11 @@ def _base(options: argparse.Namespace, gpus: int) -> Configuration:
     """What all cells share: a one-process run on the GPU, or a tiny one on the CPU."""
     on_gpu = gpus and options.device != "cpu"
     values: dict[str, Any] = dict(ON_GPU if on_gpu else ON_CPU)
-    values |= {"device": "auto" if on_gpu else "cpu", "backend": options.backend}
-    for name in ("model", "num_layers", "dtype", "seq_len", "steps", "warmup", "device", "max_inputs"):
-        if getattr(options, name) is not None:
-            values[name] = getattr(options, name)
+    values["device"] = "auto" if on_gpu else "cpu"
+    values |= given(options) | {"inputs": None}
     if options.inputs is not None:
         digest = sources.of(str(options.inputs)).digest(str(options.inputs))
         values |= {"inputs": str(options.inputs.resolve()), "input_hash": digest}
-        values["fold_tokens"] = bool(options.fold_tokens)
     if options.backend not in backends.names():
         raise ConfigurationError(
             f"--backend {options.backend}: use {', '.join(backends.names())}{meant(options.backend)}"

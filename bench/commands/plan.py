@@ -15,7 +15,7 @@ from bench.predict.memory import GIB
 from bench.predict.planning import Plan, Refusal, Request, plan, variant_name
 from bench.problems import Problem, in_one_line
 from bench.rlhf import roles
-from bench.sweep.flags import add_one
+from bench.sweep.flags import add_old_names, add_one
 from bench.terminal.fitting import chosen, terminal
 from bench.terminal.parsing import WIDE, Parser, whole
 from bench.terminal.text import MARKDOWN, grid
@@ -72,11 +72,9 @@ def parser() -> argparse.ArgumentParser:
     add_one(p, "attn", choices=("flash_attention_2", "sdpa", "eager"), default="flash_attention_2")
     p.add_argument("--ring-impl", choices=("zigzag", "llama3", "ring", "sdpa"), default="zigzag")
     add_one(p, "head", default="chunked")
-    p.add_argument("--flash-attn", dest="attn", action="store_const", const="flash_attention_2")
-    p.add_argument("--no-flash-attn", dest="attn", action="store_const", const="sdpa")
     add_one(p, "compile", default="none")
-    p.add_argument("--deepcompile", dest="compile", action="store_const", const="deepcompile")
     add_one(p, "packing", default=True)
+    add_old_names(p)
     p.add_argument("--gradient-checkpointing", choices=("auto", "on", "off"), default="auto",
                    help="auto: where it would not fit without")  # fmt: skip
     add_one(p, "sequence_parallel", default=False)

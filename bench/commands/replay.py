@@ -24,12 +24,10 @@ from bench.replay import records
 from bench.results import environment
 from bench.results.table import problem
 from bench.sweep import attempts, availability
-from bench.sweep.flags import add_one
+from bench.sweep.flags import add_old_names, add_one, given
 from bench.sweep.sweep import Interrupted, Sweep, require
 from bench.terminal.help_texts import told
 from bench.terminal.parsing import Parser
-
-NOT_SETTINGS = ("inputs", "output", "quiet", "local_rank", "flash_attn", "deepcompile", "compile")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -44,20 +42,17 @@ def parser() -> argparse.ArgumentParser:
         "with --fold-tokens",
     )  # fmt: skip
     add_one(what, "num_layers", "compile", "attn", "packing", "dtype", "gradient_checkpointing")
-    what.add_argument("--deepcompile", action="store_true")
     add_one(what, "head", help="default: compiled on a GPU, chunked without one")
-    what.add_argument("--flash-attn", action=argparse.BooleanOptionalAction, help="FlashAttention-2, or SDPA")
     how = p.add_argument_group("how it runs")
     how.add_argument("--backend", help=f"{told('backend')}; default deepspeed")
     add_one(how, "zero_stage", help="of deepspeed; default 1")
     add_one(how, "num_gpus", help="processes; default 1; launchers say it themselves")
     add_one(how, "tp", "ring", "tp_plan", "device", "backward")
-    how.add_argument("--use_hf_tp_plan", dest="tp_plan", action="store_const", const="hf")
     how.add_argument("--loss", help="sft (default), ppo or module:function")
     add_one(how, "lr", help="learning rate; 0 leaves the weights as they are; default 1e-4")
     how.add_argument("--output", type=Path, default=Path("results"), help="default ./results")
     how.add_argument("--quiet", action="store_true", help="the table at the end, no line per input")
-    how.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)
+    add_old_names(how)
     return p
 
 
@@ -78,11 +73,7 @@ def configuration_of(options: argparse.Namespace, gpus: int, launched: int | Non
     settings = _defaults(gpus)
     if options.model is not None:
         settings.pop("fold_tokens", None)
-    settings |= {k: v for k, v in vars(options).items() if v is not None and k not in NOT_SETTINGS}
-    if options.flash_attn is not None and options.attn is None:
-        settings["attn"] = "flash_attention_2" if options.flash_attn else "sdpa"
-    if options.deepcompile or options.compile:
-        settings["compile"] = "deepcompile" if options.deepcompile else options.compile
+    settings |= given(options)
     if launched is not None:
         settings["num_gpus"] = launched
     settings |= {"inputs": str(options.inputs.resolve()), "input_hash": hash_inputs(options.inputs)}

@@ -63,7 +63,6 @@ def parser() -> argparse.ArgumentParser:
     measuring.add_argument("--wide", action="store_true", help=WIDE)
     measuring.add_argument("--trust-remote-code", action="store_true", default=None)
     launchers.add(p)
-    measuring.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)
     help_texts.describe(p, *({**asdict(Configuration()), **defaults(gpus)} for gpus in (1, 0)))
     return p
 
@@ -104,16 +103,11 @@ PROCESSES = 2
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """What the flags say, the file's settings below them; aliases resolved. `--processes` and `--output` of the file
     go to the options."""
-    given = {k: v for k, v in vars(options).items() if v is not None and k in SETTINGS}
-    if options.flash_attn is not None and "attn" not in given:
-        given["attn"] = ["flash_attention_2" if options.flash_attn else "sdpa"]
-    if options.deepcompile:
-        given["compile"] = ["deepcompile"]
     read = read_file(options.config) if options.config is not None else {}
     options.processes = options.processes or _processes(read.pop("processes", PROCESSES), options.config)
     options.output = options.output or Path(str(read.pop("output", "results")))
     read.pop("output", None)
-    return {**read, **given}
+    return {**read, **setting_flags.given(options)}
 
 
 def _processes(value: Any, path: Path | None) -> int:

@@ -17,7 +17,7 @@ from bench.predict.tuning import NOT_RUN, Search, Trial, axes
 from bench.problems import in_one_line
 from bench.results import environment
 from bench.sweep.expansion import defaults as run_defaults
-from bench.sweep.flags import add_one
+from bench.sweep.flags import add_one, given
 from bench.terminal.parsing import Parser, choice, listed, whole
 from bench.terminal.text import grid
 
@@ -60,10 +60,7 @@ def _start(options: argparse.Namespace, gpus: int) -> Configuration:
     settings = run_defaults(gpus)
     if options.model is not None:
         settings.pop("num_layers", None)
-    for name in ("model", "num_gpus", "num_layers", "seq_len", "tp", "ring", "dtype", "steps"):
-        value = getattr(options, name)
-        if value is not None:
-            settings[name] = value
+    settings |= given(options)
     return parse({
         **settings, **backends.variants()[options.backends[0]], "full_length": True, "warmup": 2,
         "micro_batch_size": options.micro_batch_sizes[0],
