@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from bench.configuration import ConfigurationError
 from bench.matrix import READ, SCHEMA
 from bench.matrix.cells import Cell, Refused
 from bench.matrix.classify import WORKS, Outcome
+from bench.process.files import read_json
 from bench.results import file_kinds
 from bench.results.measured import STEP, peak_memory, rate, seconds_per_token, spread, step_times
 from bench.terminal.fitting import screen
@@ -131,14 +131,9 @@ def document(
 def read(path: Path) -> dict[str, Any]:
     """A `matrix.json`, or the directory that holds one. Raises `ConfigurationError`, one line."""
     file = path / "matrix.json" if path.is_dir() else path
-    try:
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"{file}: {error.strerror}") from None
-    except ValueError:
-        raise ConfigurationError(f"{file}: not JSON") from None
+    found: Any = read_json(file)
     if not isinstance(found, dict) or found.get("schema") not in READ or not isinstance(found.get("rows"), list):
-        raise ConfigurationError(f"{file}: {file_kinds.described(found)}")
+        raise ConfigurationError(f"{file}: {file_kinds.told(file)}")
     return found
 
 

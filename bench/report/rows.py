@@ -88,15 +88,12 @@ class Row:
     @property
     def variant(self) -> str:
         """Backend with its splits: `zero2`, `fsdp2 tp2 ring2`."""
-        c = self.configuration
-        return " ".join([c.short_backend, *[f"tp{c.tp}"] * (c.tp > 1), *[f"ring{c.ring}"] * (c.ring > 1)])
+        return " ".join(self.configuration.split_words())
 
     @property
     def setting(self) -> str:
         """Attention, compilation and packing: a column of the grid."""
-        c = self.configuration
-        parts = [c.attn.replace("flash_attention_", "fa"), *[c.compile] * (c.compile != "none")]
-        return " ".join([*parts, "packed" if c.packing else "padded"])
+        return " ".join(self.configuration.way_words())
 
     @property
     def model(self) -> str:
@@ -276,22 +273,19 @@ def _add_curves(file: Path, holder: Path, found: Collection) -> None:
 
 
 def _add_result(file: Path, value: Any, found: Collection) -> None:
-    if is_matrix(value):
-        _add_matrix(file, value, found)
-        return
-    if not isinstance(value, dict) or not is_row(value):
-        raise InputError(f"{file}: {file_kinds.described(value)}")
+    what = "matrix" if is_matrix(value) else ""
     try:
-        found.rows.append(to_row(value, file))
+        if what:
+            found.matrices.append(to_matrix(value, file))
+        elif isinstance(value, dict) and is_row(value):
+            what = f"result of {value.get('label')}"
+            found.rows.append(to_row(value, file))
+        else:
+            raise InputError(f"{file}: {file_kinds.described(value)}")
+    except InputError:
+        raise
     except (KeyError, TypeError, IndexError, AttributeError, ValueError, ArithmeticError) as error:
-        found.notes.append(f"{file}: the result of {value.get('label')} is incomplete ({error!r})")
-
-
-def _add_matrix(file: Path, value: dict[str, Any], found: Collection) -> None:
-    try:
-        found.matrices.append(to_matrix(value, file))
-    except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
-        found.notes.append(f"{file}: the matrix is incomplete ({error!r})")
+        found.notes.append(f"{file}: the {what} is incomplete ({error!r})")
 
 
 def to_row(result: dict[str, Any], source: Path) -> Row:

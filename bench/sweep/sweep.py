@@ -12,6 +12,7 @@ from bench import trackers
 from bench.attention.choice import resolve
 from bench.configuration import Configuration, ConfigurationError, compiles, model_facts, store
 from bench.launch.engine import Launcher
+from bench.pickles import one_line
 from bench.predict import sizes
 from bench.predict.capacity import impossible
 from bench.predict.oom_pruning import dominates
@@ -183,8 +184,9 @@ class Sweep:
         try:
             tracker.add(trackers.measured(result))
         except Exception as error:  # whatever a network or a library of others may raise
-            text = str(error).strip().splitlines() or [""]
-            print(f"the tracker gets no more rows: {type(error).__name__}: {text[0]}", file=sys.stderr, flush=True)
+            print(
+                f"the tracker gets no more rows: {type(error).__name__}: {one_line(error)}", file=sys.stderr, flush=True
+            )
             self.tracker = None
 
     def resumed(self) -> list[str]:
