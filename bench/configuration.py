@@ -23,7 +23,7 @@ from bench.pickles import one_line
 from bench.problems import Problem
 from bench.settings import LENGTH, LESS, MORE, NONE, PLACE, SPLIT, WAY, WORK, Setting, setting
 from bench.terminal.parsing import LARGEST, nearest
-from rules.models import ModelError, ModelFacts, from_config, load, resolve
+from rules.models import ModelError, ModelFacts, find, from_config, load, resolve
 
 SCHEMA = 1
 FILE = "configuration.json"
@@ -342,6 +342,15 @@ def model_facts(model: str, num_layers: int | None) -> ModelFacts:
     """
     facts = from_config(presets()[model], model) if model in presets() else _resolved(model)
     return facts.with_layers(num_layers) if num_layers else facts
+
+
+@cache
+def own_layers(model: str) -> int | None:
+    """Of a model whose sizes are known without the hub, None for others."""
+    try:
+        return None if hub.is_name(model) and find(model) is None else model_facts(model, None).layers
+    except ModelError:
+        return None
 
 
 @cache

@@ -11,7 +11,7 @@ from typing import Any
 
 from bench.compare.series import Run
 from bench.compare.sources import foreign_file, is_row, read
-from bench.configuration import Configuration, model_name, parse_known
+from bench.configuration import Configuration, model_name, own_layers, parse_known
 from bench.metrics import every
 from bench.problems import InputError
 from bench.process.files import json_lines, read_json
@@ -105,7 +105,8 @@ class Row:
 
     @property
     def layers(self) -> int | None:
-        return self.configuration.num_layers
+        """Those that were asked for, else all of a model whose sizes are known here."""
+        return self.configuration.num_layers or own_layers(self.configuration.model)
 
     def log_tail(self) -> str:
         """The end of the log, empty where there is none."""

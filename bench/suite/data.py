@@ -129,8 +129,8 @@ def check_reachable(settings: Settings) -> None:
         ("dataset", settings.dataset, "", "--dataset embedded, or a file"),
     ]
     for flag, name, file, instead in named:
-        if hub.is_name(name) and not (file and hub.is_cached(name, file)) and (reason := hub.unreachable()):
-            raise InputError(f"--{flag} {name}: not on this disk, and {reason}; use {instead}")
+        if reason := hub.missing(name, file):
+            raise InputError(f"--{flag} {name}: {reason}; use {instead}")
 
 
 def needs_seed(model: str, num_layers: int | None) -> bool:

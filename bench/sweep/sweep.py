@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bench import trackers
+from bench import hub, trackers
 from bench.attention.choice import resolve
 from bench.configuration import Configuration, ConfigurationError, compiles, model_facts, store
 from bench.launch.engine import Launcher
@@ -54,6 +54,9 @@ def refusal(configuration: Configuration, gpus: int, here: bool = True) -> tuple
     missing = lacking(configuration, gpus)
     if missing is not None:
         return missing, ""
+    reason = here and hub.missing(configuration.model, "config.json")
+    if reason:
+        return f"--model {configuration.model}: {reason}", "a preset such as llama-3.1-8b, a config.json or a directory"
     reason = without_plan(configuration, facts) or impossible(configuration, facts, on_gpu, here)
     return (reason, "") if reason else None
 
