@@ -7,7 +7,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
@@ -203,6 +203,9 @@ class Configuration:
         """Twelve hexadecimal digits over all fields and the schema of results."""
         canonical = json.dumps([SCHEMA, asdict(self)], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+    def values(self, names: Iterable[str]) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in names)
 
     def split_words(self) -> list[str]:
         """The backend, and the sizes by which it splits the model."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK
 from bench.configuration import Configuration, ConfigurationError, parse
-from bench.debug.sharding import ignored, sharding_disabled
+from bench.debug import sharding
 from bench.inputs import sources
 from bench.matrix import cells, show
 from bench.matrix.cells import AXES, MAX_CELLS, Cell, Refused
@@ -65,8 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     """Exit status 0 every cell that can run works, 1 one does not (of --diff: no longer) or none can, 2 wrong usage,
     130 interrupted."""
     options = parser().parse_args(arguments)
-    if sharding_disabled():
-        print(f"bench matrix: {ignored('matrix')}", file=sys.stderr)
+    sharding.tell("matrix", compares=True)
     if options.diff:
         return _diff(*options.diff)
     gpus = len(environment.gpus())

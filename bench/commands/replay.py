@@ -16,7 +16,7 @@ from typing import Any
 from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse
-from bench.debug.sharding import effective, notice, sharding_disabled
+from bench.debug import sharding
 from bench.inputs.files import list_inputs
 from bench.problems import in_one_line
 from bench.process.process_exit import end
@@ -80,7 +80,7 @@ def configuration_of(options: argparse.Namespace, gpus: int, launched: int | Non
     made = parse(settings)
     if not backends.find(made.backend).stages:
         made = replace(made, zero_stage=Configuration.zero_stage)
-    made = effective(made)
+    made = sharding.effective(made)
     problem = availability.loss_problem(made.loss)
     if problem:
         raise ConfigurationError(problem)
@@ -93,8 +93,7 @@ def main(arguments: Sequence[str]) -> int:
     """Exit status 0 replayed, 1 it failed, 2 wrong usage or inputs, 130 interrupted."""
     options = parser().parse_args(arguments)
     gpus = len(environment.gpus())
-    if sharding_disabled():
-        print(f"bench replay: {notice()}", file=sys.stderr)
+    sharding.tell("replay")
     launched = int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else None
     configuration = configuration_of(options, gpus, launched)
     require(configuration, gpus)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from bench import backends, launchers, trackers
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import SETTINGS, Configuration, ConfigurationError, parse
+from bench.debug import sharding
 from bench.debug.session import PLACES, Orders, place_and_step
 from bench.debug.session import run as run_in_foreground
-from bench.debug.sharding import notice, sharding_disabled
 from bench.problems import in_one_line
 from bench.process.process_exit import end
 from bench.results import environment
@@ -120,8 +120,7 @@ def _processes(value: Any, path: Path | None) -> int:
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 rows are ok or unsupported, 1 one failed or none is ok, 2 wrong usage, 130 interrupted."""
     options = parser().parse_args(arguments)
-    if sharding_disabled():
-        print(f"bench run: {notice()}", file=sys.stderr)
+    sharding.tell("run")
     settings = _settings(options)
     if "RANK" in os.environ:
         return _one_rank(settings, options, len(environment.gpus()))

@@ -11,6 +11,7 @@ from typing import Any
 
 from bench import backends
 from bench.configuration import Configuration
+from bench.grouping import grouped
 from bench.process.heartbeat import PHASES, read_all
 from bench.process.logs import first_error
 from bench.process.sessions import is_here
@@ -274,11 +275,8 @@ def _about(
 
 
 def _waits(waiting: set[int], positions: Mapping[int, Position]) -> list[str]:
-    groups: dict[Position, list[int]] = {}
-    for rank in sorted(waiting):
-        groups.setdefault(positions[rank], []).append(rank)
     return [
         f"{ranges(held)} wait{'s' if len(held) == 1 else ''} in {place.collective}"
         + (f" ({place.where})" if place.where else "")
-        for place, held in groups.items()
+        for place, held in grouped(sorted(waiting), lambda rank: positions[rank]).items()
     ]
