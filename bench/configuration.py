@@ -7,7 +7,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
@@ -19,10 +19,11 @@ else:
     import tomli as tomllib
 
 from bench import hub
+from bench.pickles import one_line
 from bench.problems import Problem
 from bench.settings import LENGTH, LESS, MORE, NONE, PLACE, SPLIT, WAY, WORK, Setting, setting
 from bench.terminal.parsing import LARGEST, nearest
-from rules.models import ModelError, ModelFacts, from_config, load, resolve
+from rules.models import ModelError, ModelFacts, find, from_config, load, resolve
 
 SCHEMA = 1
 FILE = "configuration.json"
@@ -203,14 +204,23 @@ class Configuration:
         canonical = json.dumps([SCHEMA, asdict(self)], sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
 
+    def values(self, names: Iterable[str]) -> tuple[Any, ...]:
+        return tuple(getattr(self, name) for name in names)
+
+    def split_words(self) -> list[str]:
+        """The backend, and the sizes by which it splits the model."""
+        return [self.short_backend, *[f"tp{self.tp}"] * (self.tp > 1), *[f"ring{self.ring}"] * (self.ring > 1)]
+
+    def way_words(self) -> list[str]:
+        """Attention, compilation and packing."""
+        compiled = [self.compile] * (self.compile != "none")
+        return [self.attn.replace("flash_attention_", "fa"), *compiled, "packed" if self.packing else "padded"]
+
     def label(self) -> str:
         """A short name for people; not unique, the directory's name adds the hash."""
-        parts = [self.short_backend, f"{self.num_gpus}x"]
-        parts += [f"tp{self.tp}"] * (self.tp > 1) + [f"ring{self.ring}"] * (self.ring > 1)
-        parts += [f"L{self.num_layers}"] * (self.num_layers is not None)
-        parts += [self.attn.replace("flash_attention_", "fa")]
-        parts += [self.compile] * (self.compile != "none") + ["packed" if self.packing else "padded"]
-        return "-".join(parts)
+        backend, *sizes = self.split_words()
+        layers = [f"L{self.num_layers}"] * (self.num_layers is not None)
+        return "-".join([backend, f"{self.num_gpus}x", *sizes, *layers, *self.way_words()])
 
     def directory(self, output: Path) -> Path:
         return output / f"{self.label()}-{self.content_hash()}"
@@ -338,6 +348,15 @@ def model_facts(model: str, num_layers: int | None) -> ModelFacts:
 
 
 @cache
+def own_layers(model: str) -> int | None:
+    """Of a model whose sizes are known without the hub, None for others."""
+    try:
+        return None if hub.is_name(model) and find(model) is None else model_facts(model, None).layers
+    except ModelError:
+        return None
+
+
+@cache
 def _resolved(model: str) -> ModelFacts:
     try:
         return resolve(model)
@@ -359,7 +378,7 @@ def _from_hub(model: str) -> str:
         if not why:
             return huggingface_hub.hf_hub_download(model, "config.json")
     except (ImportError, OSError, ValueError) as error:
-        why = (str(error).strip() or type(error).__name__).splitlines()[0]
+        why = one_line(error)
     known = f"a config.json, a checkpoint directory or one of {', '.join(presets())}"
     raise ModelError(f"{model!r} is not here and cannot be had from the hub ({why}): give {known}")
 

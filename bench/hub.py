@@ -33,6 +33,14 @@ def is_cached(name: str, file: str) -> bool:
         return False
 
 
+def missing(name: str, file: str = "") -> str:
+    """Why what is named on a hub, known by a file that it has, can be had neither here nor there; "" where it can."""
+    if not is_name(name) or (file and is_cached(name, file)):
+        return ""
+    reason = unreachable()
+    return reason and f"not on this disk, and {reason}"
+
+
 def unreachable() -> str:
     """Why nothing can be had from the hub, "" where it answers."""
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "on", "yes", "true"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bench.sweep.availability import DISTRIBUTIONS, INSTALL, installed
+from bench.sweep.availability import DISTRIBUTIONS, install, installed
 
 NAMES = (
     "eager", "sdpa", "sdpa_math", "sdpa_flash", "sdpa_efficient", "sdpa_cudnn", "sdpa_by_document",
@@ -20,7 +20,7 @@ def lacking(kernel: str, device: str, dtype: str) -> str | None:
         return "needs a GPU"
     module = MODULES.get(kernel)
     if module is not None and not installed(module):
-        return f"{module} is not installed: {INSTALL[module]}"
+        return f"{module} is not installed: {install(module)}"
     if dtype == "fp32" and (kernel in HALF_ONLY or kernel == "sdpa_flash" and device == "cuda"):
         return "takes bf16 and fp16 only: use --dtype bf16"
     return None

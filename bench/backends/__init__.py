@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bench import registry
 from bench.predict.layout import Layout
@@ -24,8 +24,12 @@ class Backend:
     whole parameters on every rank and has no stages."""
 
     name = ""
-    needs: tuple[str, ...] = ()
-    """Packages without which it cannot run, besides torch and transformers."""
+    first = False
+    """Whether it runs where no backend is named."""
+    needs: ClassVar[Mapping[str, str]] = {}
+    """Packages without which it cannot run, besides torch and transformers, each with what installs it."""
+    planned_for: ClassVar[Mapping[str, str]] = {}
+    """Versions of packages that plans are made for."""
     versioned: tuple[str, ...] = ()
     """Further packages on whose version its rows may depend."""
     preload: tuple[str, ...] = ()
@@ -36,8 +40,8 @@ class Backend:
     """Settings that no other backend reads."""
     tried: tuple[str, ...] = ()
     """Variants that `bench tune` tries unless it is told which."""
-    unsharded = ""
-    """The backend that runs instead with DEBUG_DISABLE_FSDP=1."""
+    debugged_whole = False
+    """Whether DEBUG_DISABLE_FSDP=1 takes a backend in its place that has the whole model on every rank."""
     runs = True
     """Whether `bench` can run it; else plans of whole jobs alone know it."""
     predicted = True
@@ -123,6 +127,16 @@ def names() -> tuple[str, ...]:
     return tuple(every())
 
 
+def first() -> str:
+    """What runs where no backend is named."""
+    return next((name for name, backend in every().items() if backend.first), names()[0])
+
+
+def packages() -> tuple[str, ...]:
+    """Of all backends: what their rows may depend on the version of."""
+    return tuple(dict.fromkeys(each for one in (*every().values(), find("")) for each in (*one.needs, *one.versioned)))
+
+
 def find(name: str) -> Backend:
     """The backend of a name; any other name is a class of somebody's own."""
     from bench.backends.external import External
@@ -142,4 +156,4 @@ def without_foreign(configuration: Configuration) -> dict[str, Any]:
     return {name: getattr(type(configuration), name) for name in foreign}
 
 
-__all__ = ["Backend", "every", "find", "names", "planned", "variants", "without_foreign"]
+__all__ = ["Backend", "every", "find", "first", "names", "packages", "planned", "variants", "without_foreign"]

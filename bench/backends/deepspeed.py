@@ -3,7 +3,8 @@ DeepSpeed 0.19.8, with their default bucket sizes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 from bench.backends import Backend
 from bench.predict.layout import Layout
@@ -17,7 +18,9 @@ if TYPE_CHECKING:
 
 class DeepSpeed(Backend):
     name = "deepspeed"
-    needs = ("deepspeed",)
+    needs: ClassVar[Mapping[str, str]] = {"deepspeed": "pip install 'meshproof[bench]'"}
+    planned_for: ClassVar[Mapping[str, str]] = {"deepspeed": "0.19.8"}
+    """The newest that the table of constraints was read against."""
     preload = ("bench.strategies.deepspeed", "deepspeed", "deepspeed.runtime.zero.muon.muon_optimizer")
     """The last is what `deepspeed.initialize` imports, with the whole compiler behind it."""
     stages = (0, 1, 2, 3)

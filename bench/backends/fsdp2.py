@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 class FSDP2(Backend):
     name = "fsdp2"
+    first = True
     own = ("reshard_after_forward", "reduce_dtype")
     tried = ("fsdp2",)
-    unsharded = "ddp"
+    debugged_whole = True
     splits_vocabulary = True
     overlaps_tp = True
     offloads_parameters = True

@@ -44,12 +44,12 @@ class Training:
         if self.optimizer is not None:
             groups = checkpoint.group_settings(self.optimizer, lambda p: names.get(id(p)))
         return {
-            "client_state": client_state or {},
-            "groups": groups,
-            "scheduler": self.scheduler.state_dict() if self.scheduler is not None else None,
-            "data": self.dataloader.state_dict() if self.dataloader is not None else None,
-            "scaler": self.scaler.state_dict() if self.scaler is not None else None,
-        }
+            "client_state": client_state or {}, "groups": groups,
+            **{key: None if part is None else part.state_dict() for key, part in self._stateful().items()},
+        }  # fmt: skip
+
+    def _stateful(self) -> dict[str, Any]:
+        return {"scaler": self.scaler, "scheduler": self.scheduler, "data": self.dataloader}
 
     def apply_record(self, path: Path, record: dict[str, Any], with_optimizer: bool, with_scheduler: bool) -> None:
         """Restore groups, loss scale, scheduler, data position and random states."""
@@ -57,12 +57,9 @@ class Training:
             if record["groups"] is None:
                 raise checkpoint.CheckpointError(f"{path}: holds weights only: load it with load_module_only=True")
             checkpoint.restore_group_settings(self.optimizer, record["groups"])
-        if self.scaler is not None and record["scaler"]:
-            self.scaler.load_state_dict(record["scaler"])
-        if with_scheduler and self.scheduler is not None and record["scheduler"]:
-            self.scheduler.load_state_dict(record["scheduler"])
-        if self.dataloader is not None and record["data"]:
-            self.dataloader.load_state_dict(record["data"])
+        for key, part in self._stateful().items():
+            if part is not None and record[key] and (with_scheduler or key != "scheduler"):
+                part.load_state_dict(record[key])
         checkpoint.restore_random(path, self.device, self.seed)
 
     def fill(self, path: Path, with_optimizer: bool, strict: bool) -> None:

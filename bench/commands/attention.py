@@ -117,7 +117,7 @@ def main(arguments: Sequence[str]) -> int:
     usage."""
     options = parser().parse_args(arguments)
     if not availability.installed("torch"):
-        raise Problem(f"torch is not installed: {availability.INSTALL['torch']}")
+        raise Problem(f"torch is not installed: {availability.install('torch')}")
     requests = _requests(options)
     folder = options.output / "attention"
     folder.mkdir(parents=True, exist_ok=True)

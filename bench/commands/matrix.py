@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK
 from bench.configuration import Configuration, ConfigurationError, parse
-from bench.debug.sharding import ignored, sharding_disabled
+from bench.debug import sharding
 from bench.inputs import sources
 from bench.matrix import cells, show
 from bench.matrix.cells import AXES, MAX_CELLS, Cell, Refused
@@ -21,7 +20,7 @@ from bench.problems import in_one_line
 from bench.results import environment, results
 from bench.sweep import availability
 from bench.sweep.expansion import meant
-from bench.sweep.flags import add_one
+from bench.sweep.flags import add_one, given
 from bench.sweep.sweep import Interrupted, refusal
 from bench.terminal import help_texts
 from bench.terminal.parsing import WIDE, Parser, whole
@@ -37,7 +36,9 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--full", action="store_true", help="backends, ZeRO stages, attention, compile modes, layers")
     p.add_argument("--strength", type=int, choices=(1, 2, 3), default=2, help="of --full: cover pairs or triples")
     p.add_argument("--max-cells", type=whole, default=MAX_CELLS, help="run so many at most")
-    p.add_argument("--backend", default="ddp", help="of the eight rows; default ddp, which on one process is plain")
+    p.add_argument("--backend", default=Configuration.backend,
+                   help=f"of the eight rows; default {Configuration.backend}, which on one process is "
+                   "plain")  # fmt: skip
     p.add_argument("--compile-mode", choices=("blocks", "full"), default="blocks", help="of the eight rows")
     add_one(p, "model")
     add_one(p, "num_layers", help="of the eight rows; --full takes 2 and 4")
@@ -63,8 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     """Exit status 0 every cell that can run works, 1 one does not (of --diff: no longer) or none can, 2 wrong usage,
     130 interrupted."""
     options = parser().parse_args(arguments)
-    if sharding_disabled():
-        print(f"bench matrix: {ignored('matrix')}", file=sys.stderr)
+    sharding.tell("matrix", compares=True)
     if options.diff:
         return _diff(*options.diff)
     gpus = len(environment.gpus())
@@ -90,14 +90,11 @@ def _base(options: argparse.Namespace, gpus: int) -> Configuration:
     """What all cells share: a one-process run on the GPU, or a tiny one on the CPU."""
     on_gpu = gpus and options.device != "cpu"
     values: dict[str, Any] = dict(ON_GPU if on_gpu else ON_CPU)
-    values |= {"device": "auto" if on_gpu else "cpu", "backend": options.backend}
-    for name in ("model", "num_layers", "dtype", "seq_len", "steps", "warmup", "device", "max_inputs"):
-        if getattr(options, name) is not None:
-            values[name] = getattr(options, name)
+    values["device"] = "auto" if on_gpu else "cpu"
+    values |= given(options) | {"inputs": None}
     if options.inputs is not None:
         digest = sources.of(str(options.inputs)).digest(str(options.inputs))
         values |= {"inputs": str(options.inputs.resolve()), "input_hash": digest}
-        values["fold_tokens"] = bool(options.fold_tokens)
     if options.backend not in backends.names():
         raise ConfigurationError(
             f"--backend {options.backend}: use {', '.join(backends.names())}{meant(options.backend)}"

@@ -11,12 +11,13 @@ from typing import Any
 
 from bench import backends
 from bench.configuration import presets
+from bench.grouping import grouped
 from bench.predict.memory import GIB
 from bench.predict.planning import Plan, Refusal, Request, plan, variant_name
 from bench.problems import Problem, in_one_line
 from bench.rlhf import roles
-from bench.sweep.flags import add_one
-from bench.terminal.fitting import chosen, terminal
+from bench.sweep.flags import add_old_names, add_one
+from bench.terminal.fitting import fitted, terminal
 from bench.terminal.parsing import WIDE, Parser, whole
 from bench.terminal.text import MARKDOWN, grid
 from rules.models import ModelFacts, find, from_config, resolve
@@ -72,11 +73,9 @@ def parser() -> argparse.ArgumentParser:
     add_one(p, "attn", choices=("flash_attention_2", "sdpa", "eager"), default="flash_attention_2")
     p.add_argument("--ring-impl", choices=("zigzag", "llama3", "ring", "sdpa"), default="zigzag")
     add_one(p, "head", default="chunked")
-    p.add_argument("--flash-attn", dest="attn", action="store_const", const="flash_attention_2")
-    p.add_argument("--no-flash-attn", dest="attn", action="store_const", const="sdpa")
     add_one(p, "compile", default="none")
-    p.add_argument("--deepcompile", dest="compile", action="store_const", const="deepcompile")
     add_one(p, "packing", default=True)
+    add_old_names(p)
     p.add_argument("--gradient-checkpointing", choices=("auto", "on", "off"), default="auto",
                    help="auto: where it would not fit without")  # fmt: skip
     add_one(p, "sequence_parallel", default=False)
@@ -196,21 +195,17 @@ def _title(request: Request) -> str:
 
 def _grouped(refused: list[Refusal]) -> list[tuple[str, list[str], Refusal]]:
     """Refusals by constraint: which configurations it rules out, and one of them as the example."""
-    groups: dict[str, list[Refusal]] = {}
-    for one in refused:
-        groups.setdefault(one.constraint, []).append(one)
+    groups = grouped(refused, lambda one: one.constraint)
     return [(identifier, _names(group), group[0]) for identifier, group in groups.items()]
 
 
 def _names(group: list[Refusal]) -> list[str]:
-    backends: dict[tuple[int, int], list[str]] = {}
-    for one in group:
-        backends.setdefault((one.tp, one.ring), []).append(variant_name(one.backend, one.zero_stage))
-    every = {name for names in backends.values() for name in names}
-    return [
-        f"tp {tp} ring {ring}" + ("" if set(names) == every else f" ({', '.join(names)})")
-        for (tp, ring), names in backends.items()
-    ]
+    every = {variant_name(one.backend, one.zero_stage) for one in group}
+    found = []
+    for (tp, ring), ones in grouped(group, lambda one: (one.tp, one.ring)).items():
+        names = [variant_name(one.backend, one.zero_stage) for one in ones]
+        found.append(f"tp {tp} ring {ring}" + ("" if set(names) == every else f" ({', '.join(names)})"))
+    return found
 
 
 _NOTES = (
@@ -252,12 +247,8 @@ def _nothing_fits(request: Request, legal: list[Plan]) -> list[str]:
 def as_text(request: Request, legal: list[Plan], refused: list[Refusal], width: int | None = None) -> str:
     """A table, of at most `width` columns of text, then the refused configurations by constraint."""
     rows = _rows(legal)
-    notes: list[str] = []
-    kept = list(range(len(HEADINGS)))
-    if width is not None:
-        kept, notes = chosen(rows, HEADINGS, ORDER, width)
-    table = grid([[row[n] for n in kept] for row in rows], [HEADINGS[n] for n in kept])
-    lines = [_title(request), *_NOTES, "", table, *notes]
+    table = grid(rows, HEADINGS) if width is None else fitted(rows, HEADINGS, ORDER, width)
+    lines = [_title(request), *_NOTES, "", table]
     lines += ["no legal configuration"] * (not legal) + _nothing_fits(request, legal)
     warnings = dict(warning for one in legal for warning in one.warnings)
     if warnings:

@@ -16,20 +16,18 @@ from typing import Any
 from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import Configuration, ConfigurationError, hash_inputs, parse
-from bench.debug.sharding import effective, notice, sharding_disabled
-from bench.inputs.sources.recorded import list_inputs
+from bench.debug import sharding
+from bench.inputs.files import list_inputs
 from bench.problems import in_one_line
 from bench.process.process_exit import end
 from bench.replay import records
 from bench.results import environment
 from bench.results.table import problem
 from bench.sweep import attempts, availability
-from bench.sweep.flags import add_one
+from bench.sweep.flags import add_old_names, add_one, given
 from bench.sweep.sweep import Interrupted, Sweep, require
 from bench.terminal.help_texts import told
 from bench.terminal.parsing import Parser
-
-NOT_SETTINGS = ("inputs", "output", "quiet", "local_rank", "flash_attn", "deepcompile", "compile")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -44,20 +42,17 @@ def parser() -> argparse.ArgumentParser:
         "with --fold-tokens",
     )  # fmt: skip
     add_one(what, "num_layers", "compile", "attn", "packing", "dtype", "gradient_checkpointing")
-    what.add_argument("--deepcompile", action="store_true")
     add_one(what, "head", help="default: compiled on a GPU, chunked without one")
-    what.add_argument("--flash-attn", action=argparse.BooleanOptionalAction, help="FlashAttention-2, or SDPA")
     how = p.add_argument_group("how it runs")
     how.add_argument("--backend", help=f"{told('backend')}; default deepspeed")
     add_one(how, "zero_stage", help="of deepspeed; default 1")
     add_one(how, "num_gpus", help="processes; default 1; launchers say it themselves")
     add_one(how, "tp", "ring", "tp_plan", "device", "backward")
-    how.add_argument("--use_hf_tp_plan", dest="tp_plan", action="store_const", const="hf")
     how.add_argument("--loss", help="sft (default), ppo or module:function")
     add_one(how, "lr", help="learning rate; 0 leaves the weights as they are; default 1e-4")
     how.add_argument("--output", type=Path, default=Path("results"), help="default ./results")
     how.add_argument("--quiet", action="store_true", help="the table at the end, no line per input")
-    how.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)
+    add_old_names(how)
     return p
 
 
@@ -78,18 +73,14 @@ def configuration_of(options: argparse.Namespace, gpus: int, launched: int | Non
     settings = _defaults(gpus)
     if options.model is not None:
         settings.pop("fold_tokens", None)
-    settings |= {k: v for k, v in vars(options).items() if v is not None and k not in NOT_SETTINGS}
-    if options.flash_attn is not None and options.attn is None:
-        settings["attn"] = "flash_attention_2" if options.flash_attn else "sdpa"
-    if options.deepcompile or options.compile:
-        settings["compile"] = "deepcompile" if options.deepcompile else options.compile
+    settings |= given(options)
     if launched is not None:
         settings["num_gpus"] = launched
     settings |= {"inputs": str(options.inputs.resolve()), "input_hash": hash_inputs(options.inputs)}
     made = parse(settings)
     if not backends.find(made.backend).stages:
         made = replace(made, zero_stage=Configuration.zero_stage)
-    made = effective(made)
+    made = sharding.effective(made)
     problem = availability.loss_problem(made.loss)
     if problem:
         raise ConfigurationError(problem)
@@ -102,8 +93,7 @@ def main(arguments: Sequence[str]) -> int:
     """Exit status 0 replayed, 1 it failed, 2 wrong usage or inputs, 130 interrupted."""
     options = parser().parse_args(arguments)
     gpus = len(environment.gpus())
-    if sharding_disabled():
-        print(f"bench replay: {notice()}", file=sys.stderr)
+    sharding.tell("replay")
     launched = int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else None
     configuration = configuration_of(options, gpus, launched)
     require(configuration, gpus)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from bench import backends, launchers, trackers
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
 from bench.configuration import SETTINGS, Configuration, ConfigurationError, parse
+from bench.debug import sharding
 from bench.debug.session import PLACES, Orders, place_and_step
 from bench.debug.session import run as run_in_foreground
-from bench.debug.sharding import notice, sharding_disabled
 from bench.problems import in_one_line
 from bench.process.process_exit import end
 from bench.results import environment
@@ -63,7 +63,6 @@ def parser() -> argparse.ArgumentParser:
     measuring.add_argument("--wide", action="store_true", help=WIDE)
     measuring.add_argument("--trust-remote-code", action="store_true", default=None)
     launchers.add(p)
-    measuring.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)
     help_texts.describe(p, *({**asdict(Configuration()), **defaults(gpus)} for gpus in (1, 0)))
     return p
 
@@ -104,16 +103,11 @@ PROCESSES = 2
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
     """What the flags say, the file's settings below them; aliases resolved. `--processes` and `--output` of the file
     go to the options."""
-    given = {k: v for k, v in vars(options).items() if v is not None and k in SETTINGS}
-    if options.flash_attn is not None and "attn" not in given:
-        given["attn"] = ["flash_attention_2" if options.flash_attn else "sdpa"]
-    if options.deepcompile:
-        given["compile"] = ["deepcompile"]
     read = read_file(options.config) if options.config is not None else {}
     options.processes = options.processes or _processes(read.pop("processes", PROCESSES), options.config)
     options.output = options.output or Path(str(read.pop("output", "results")))
     read.pop("output", None)
-    return {**read, **given}
+    return {**read, **setting_flags.given(options)}
 
 
 def _processes(value: Any, path: Path | None) -> int:
@@ -126,14 +120,14 @@ def _processes(value: Any, path: Path | None) -> int:
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 rows are ok or unsupported, 1 one failed or none is ok, 2 wrong usage, 130 interrupted."""
     options = parser().parse_args(arguments)
-    if sharding_disabled():
-        print(f"bench run: {notice()}", file=sys.stderr)
+    sharding.tell("run")
     settings = _settings(options)
     if "RANK" in os.environ:
         return _one_rank(settings, options, len(environment.gpus()))
     launchers.check(options, settings)
     gpus = launchers.of(options).gpus(options)
-    configurations = expand(settings, gpus) if options.cell is None else [_cell(options.cell)]
+    row = launchers.of(options).row(options)
+    configurations = expand(settings, gpus) if row is None else [_cell(row)]
     check_names(configurations)
     orders = _orders(options)
     if orders is None and not options.dry_run:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Sequence
 from typing import Any
 
+from bench import backends
 from bench.cli import FAILED, INTERRUPTED, OK
-from bench.debug.sharding import effective_backend, notice, sharding_disabled
+from bench.debug import sharding
 from bench.problems import in_one_line
 from bench.process.process_exit import end
 from bench.results import environment
@@ -26,7 +26,7 @@ from bench.terminal.parsing import Parser, whole
 def parser() -> argparse.ArgumentParser:
     """The flags of `bench sft`; NUM_GPUS, MAX_SAMPLES, MODEL and so on in the environment stand below them."""
     p = Parser(prog="bench sft", description=__doc__)
-    p.add_argument("--backend", default="fsdp2", help=f"{told('backend')}; default fsdp2")
+    p.add_argument("--backend", default=backends.first(), help=f"{told('backend')}; default {backends.first()}")
     p.add_argument("--tp", "--tp-size", "--fsdp_tensor_parallel_size", type=whole, default=1)
     p.add_argument("--ring", "--ring-size", "--ring_attn_size", type=whole, default=1)
     add_training(p)
@@ -43,11 +43,10 @@ def main(arguments: Sequence[str]) -> int:
     """Exit status 0 trained, 1 it failed, 2 wrong usage or a configuration that cannot run here, 130 interrupted."""
     options = parser().parse_args(arguments)
     gpus = len(environment.gpus())
-    if sharding_disabled():
-        print(f"bench sft: {notice()}", file=sys.stderr)
+    sharding.tell("sft")
     launched = {"num_gpus": int(os.environ.get("WORLD_SIZE", "1"))} if "RANK" in os.environ else {}
     settings = settle(gpus, log_beside(options), from_environment(os.environ), given(options), launched)
-    cell = one_cell(settings, effective_backend(options.backend), options.tp, options.ring)
+    cell = one_cell(settings, sharding.effective_backend(options.backend), options.tp, options.ring)
     check_names([cell.configuration])
     require(cell.configuration, gpus)
     settings.output_dir.mkdir(parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bench.cli import FAILED, INTERRUPTED, OK, USAGE
-from bench.debug.sharding import ignored, sharding_disabled
+from bench.debug import sharding
 from bench.problems import in_one_line
 from bench.results import environment, results
 from bench.suite.criteria import judge
@@ -51,8 +51,7 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> int:
     """Exit status 0 all criteria hold (runs that are unsupported here aside), 1 one does not, 2 wrong usage, 130."""
     options = parser().parse_args(arguments)
-    if sharding_disabled():
-        print(f"bench suite: {ignored('suite')}", file=sys.stderr)
+    sharding.tell("suite", compares=True)
     os.environ.pop("RANK", None)  # of a pod or an old shell: a suite starts its own ranks and waits for none
     settings = settle(len(environment.gpus()), from_environment(os.environ), given(options))
     planned = cells(settings)

@@ -17,11 +17,10 @@ from bench.predict.tuning import NOT_RUN, Search, Trial, axes
 from bench.problems import in_one_line
 from bench.results import environment
 from bench.sweep.expansion import defaults as run_defaults
-from bench.sweep.flags import add_one
+from bench.sweep.flags import add_one, given
 from bench.terminal.parsing import Parser, choice, listed, whole
 from bench.terminal.text import grid
 
-HEADERS = ("configuration", "status", "tokens/s/GPU", "predicted GB", "")
 BATCHES = (1, 2, 4, 8)
 SHOWN = 8
 """Rows that were not run."""
@@ -60,10 +59,7 @@ def _start(options: argparse.Namespace, gpus: int) -> Configuration:
     settings = run_defaults(gpus)
     if options.model is not None:
         settings.pop("num_layers", None)
-    for name in ("model", "num_gpus", "num_layers", "seq_len", "tp", "ring", "dtype", "steps"):
-        value = getattr(options, name)
-        if value is not None:
-            settings[name] = value
+    settings |= given(options)
     return parse({
         **settings, **backends.variants()[options.backends[0]], "full_length": True, "warmup": 2,
         "micro_batch_size": options.micro_batch_sizes[0],
@@ -74,9 +70,10 @@ def _cells(trial: Trial) -> list[str]:
     c = trial.configuration
     parts = [c.label(), f"batch {c.micro_batch_size}"] + ["checkpointing"] * c.gradient_checkpointing
     parts += ["no reshard"] * (not c.reshard_after_forward) + [f"autotune {c.autotune}"] * (c.autotune != "none")
+    told = trial.predicted and (c.device != "cpu" or trial.status in NOT_RUN)  # it is a model of GPUs
     return [
         ", ".join(parts), trial.status, f"{trial.speed:,.0f}" if trial.speed else "-",
-        f"{trial.predicted / 1e9:.1f}" if trial.predicted else "-", trial.message,
+        f"{trial.predicted / 1e9:.1f}" if told else "-", trial.message,
     ]  # fmt: skip
 
 
@@ -135,7 +132,10 @@ def _table(search: Search) -> str:
     ran = sorted((trial for trial in trials if trial.status not in NOT_RUN), key=lambda trial: -trial.speed)
     left = [trial for trial in trials if trial.status in NOT_RUN]
     more = f"\nand {len(left) - SHOWN} more that were left out" if len(left) > SHOWN else ""
-    return grid([_cells(trial) for trial in (*ran, *left[:SHOWN])], HEADERS) + more
+    shown = [*ran, *left[:SHOWN]]
+    on_cpu = any(trial.configuration.device == "cpu" for trial in shown)
+    headers = ("configuration", "status", f"tokens/s/{'rank' if on_cpu else 'GPU'}", "predicted GB", "")
+    return grid([_cells(trial) for trial in shown], headers) + more
 
 
 def _fastest_so_far(search: Search) -> str:

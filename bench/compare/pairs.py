@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bench.compare.convergence import Fall, check_fall, check_first_norms, fall, first_norms
@@ -87,12 +87,8 @@ def compare(first: Run, second: Run, limits: Limits) -> Pair:
     if not pair.alignments and not pair.changes:
         pair.findings.append(Finding("nothing", f"{names[0]} and {names[1]} have no quantity in common"))
     if limits.must_fall:
-        pair.findings = [_failing(f) if f.kind == "not-falling" else f for f in pair.findings]
+        pair.findings = [replace(f, fails=True) if f.kind == "not-falling" else f for f in pair.findings]
     return pair
-
-
-def _failing(finding: Finding) -> Finding:
-    return Finding(finding.kind, finding.message, fails=True)
 
 
 def _settings(pair: Pair) -> bool:
@@ -100,17 +96,11 @@ def _settings(pair: Pair) -> bool:
     a, b = pair.first.identity, pair.second.identity
     if not a or not b:
         return True
-    rest = [f"{key} {a.get(key)} → {b.get(key)}" for key in {**a, **b} if a.get(key) != b.get(key)]
-    rest = [text for text in rest if text.partition(" ")[0] not in DECISIVE]
+    rest = _changed(a, b, [key for key in {**a, **b} if key not in DECISIVE])
     if rest:
         text = f"{pair.second.name} is otherwise than {pair.first.name} in {', '.join(rest)}"
         pair.findings.append(Finding("differs", text, fails=False))
-    other = [f"{key} {a.get(key)} → {b.get(key)}" for key in DECISIVE if a.get(key) != b.get(key)]
-    other += [
-        f"{name} {one} → {two}"
-        for (name, one), two in zip(_dealt(a).items(), _dealt(b).values(), strict=True)
-        if one != two
-    ]
+    other = [*_changed(a, b, DECISIVE), *_changed(one := _dealt(a), _dealt(b), one)]
     if other:
         text = f"{pair.second.name} was set up otherwise than {pair.first.name}: {', '.join(other)}"
         pair.findings.append(Finding("settings", text, fails=False))
@@ -118,6 +108,10 @@ def _settings(pair: Pair) -> bool:
         text = f"{pair.second.name} and {pair.first.name} are not the same model: nothing follows from their numbers"
         pair.findings.append(Finding(OTHER_MODEL, text, fails=False))
     return not other
+
+
+def _changed(a: Mapping[str, Any], b: Mapping[str, Any], keys: Iterable[str]) -> list[str]:
+    return [f"{key} {a.get(key)} → {b.get(key)}" for key in keys if a.get(key) != b.get(key)]
 
 
 def _dealt(identity: Mapping[str, Any]) -> dict[str, int]:

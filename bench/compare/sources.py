@@ -7,17 +7,17 @@ import csv
 import json
 import math
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from bench.compare.logs import read_log
 from bench.compare.series import Metric, Run, Series
-from bench.configuration import SCHEMA, parse_known
-from bench.metrics.times import PHASES, STEP, process_means
+from bench.configuration import SCHEMA, SEED_FOLDER, parse_known
 from bench.problems import InputError
 from bench.process.files import json_lines, read_json
 from bench.results import file_kinds
+from bench.results.measured import PHASES, STEP, peak_memory, process_means
 from bench.results.results import read_result
 
 
@@ -155,7 +155,7 @@ def _from_result(result: dict[str, Any], path: Path) -> Run:
 def _run_of(result: dict[str, Any], path: Path) -> Run:
     run = Run(
         str(result["label"]), status=str(result["status"]), message=str(result.get("message", "")),
-        identity=dict(result["configuration"]), adaptive=True,
+        identity=_identity(result["configuration"]), adaptive=True,
     )  # fmt: skip
     parse_known(run.identity)
     processes = result.get("runs") or []
@@ -167,9 +167,18 @@ def _run_of(result: dict[str, Any], path: Path) -> Run:
     run.between_processes = _spread(curves)
     run.metrics = {name: Metric("second", means) for name, means in process_means(processes).items()}
     left = float(result.get("left_allocated", 0))
-    peaks = [max(process["memory"]["allocated"].values()) - left for process in processes]
-    run.metrics["peak_memory"] = Metric("byte", [float(peak) for peak in peaks])
+    run.metrics["peak_memory"] = Metric("byte", [peak_memory(process) - left for process in processes])
     return run
+
+
+def _identity(configuration: Mapping[str, Any]) -> dict[str, Any]:
+    """Its settings, without where a checkpoint that was made from a seed and inputs that have a hash lie."""
+    found = dict(configuration)
+    if SEED_FOLDER.fullmatch(Path(str(found.get("model"))).name):
+        found["model"] = Path(found["model"]).name
+    if found.get("input_hash"):
+        found["inputs"] = Path(str(found.get("inputs"))).name
+    return found
 
 
 def _add_step(run: Run) -> None:

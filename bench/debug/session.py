@@ -12,8 +12,8 @@ from pathlib import Path
 
 from bench.cli import FAILED, INTERRUPTED, OK
 from bench.configuration import Configuration, store
-from bench.metrics.times import PHASES
 from bench.process import supervise
+from bench.results.measured import PHASES
 
 FILE = "debug.json"
 PLACES = tuple(f"{when}-{phase}" for phase in PHASES for when in ("before", "after"))

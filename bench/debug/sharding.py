@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -10,7 +11,8 @@ from bench import backends
 from bench.configuration import Configuration
 
 VARIABLE = "DEBUG_DISABLE_FSDP"
-SHARDED, WHOLE = next((name, one.unsharded) for name, one in backends.every().items() if one.unsharded)
+SHARDED = next((name for name, one in backends.every().items() if one.debugged_whole), "")
+WHOLE = Configuration.backend
 """The backend that shards, and the one that then runs in its place."""
 
 
@@ -36,11 +38,10 @@ def effective(configuration: Configuration, environment: Mapping[str, str] | Non
     return replace(configuration, backend=backend, **usual)
 
 
-def ignored(command: str) -> str:
-    """What a command says that compares backends, and so runs them as they are."""
-    return f"{VARIABLE}=1 is for run, sft and replay: {command} compares backends, and shards with {SHARDED}"
-
-
-def notice() -> str:
-    """What a command says where sharding is disabled."""
-    return f"{VARIABLE}=1: {SHARDED} runs as {WHOLE}, the whole model on every rank"
+def tell(command: str, compares: bool = False) -> None:
+    """Say, where sharding is disabled, what a command makes of it: one that compares backends runs them as they are."""
+    does = f"{VARIABLE}=1: {SHARDED} runs as {WHOLE}, the whole model on every rank"
+    if compares:
+        does = f"{VARIABLE}=1 is for run, sft and replay: {command} compares backends, and shards with {SHARDED}"
+    if sharding_disabled():
+        print(f"bench {command}: {does}", file=sys.stderr)

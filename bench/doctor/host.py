@@ -45,22 +45,14 @@ def python() -> Check:
 
 
 def memory() -> Check:
-    page = os.sysconf("SC_PAGE_SIZE")
-    total = min(page * os.sysconf("SC_PHYS_PAGES"), cgroup_limit())
-    free = min(_available(), total)
+    import psutil
+
+    total = min(psutil.virtual_memory().total, cgroup_limit())
+    free = min(psutil.virtual_memory().available, total)
     text = f"{total / GIB:.0f} GiB, {free / GIB:.0f} GiB free"
     if free < 0.1 * total:
         return warning("memory", text, "end other programs: the kernel kills ranks when memory runs out")
     return ok("memory", text)
-
-
-def _available(path: Path = Path("/proc/meminfo")) -> float:
-    """Bytes that programs can still have, as Linux counts them; infinite where it does not say."""
-    try:
-        lines = path.read_text(encoding="ascii").splitlines()
-    except OSError:
-        return float("inf")
-    return next((1024.0 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), float("inf"))
 
 
 def cgroup_limit(path: Path = Path("/sys/fs/cgroup/memory.max")) -> float:

@@ -8,7 +8,7 @@ from importlib import metadata
 from bench import backends
 from bench.doctor.check import Check, failure, ok, warning
 from bench.results import environment
-from bench.sweep.availability import INSTALL
+from bench.sweep.availability import BENCH, install
 
 PLAIN = ", ".join(name for name, one in backends.every().items() if not one.needs)
 NEEDS = {
@@ -60,7 +60,7 @@ def check(what: str, packages: Sequence[str], ranges: dict[str, str]) -> Check:
     name = f"for {what}"
     missing = [package for package, version in versions.items() if version is None]
     if missing:
-        advice = INSTALL.get(missing[0].replace("-", "_"), "pip install 'meshproof[bench]'")
+        advice = install(missing[0], otherwise=BENCH)
         return failure(name, text, advice) if what in ESSENTIAL else warning(name, text, advice)
     for package, version in versions.items():
         wanted = ranges.get(package, "")

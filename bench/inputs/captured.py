@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from bench.inputs.batch import Batch, make_batch
-from bench.inputs.sources.recorded import list_inputs
+from bench.inputs.files import list_inputs
 from bench.pickles import RestrictedUnpickler, one_line
 from bench.problems import InputError
 

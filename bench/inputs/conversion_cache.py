@@ -13,7 +13,7 @@ from pathlib import Path
 from bench.inputs import CONVERTED
 from bench.inputs.batch import Batch
 from bench.inputs.captured import read_batches, write_batch
-from bench.inputs.sources.recorded import list_inputs
+from bench.inputs.files import list_inputs
 
 
 def read(path: Path, digest: str | None, limit: int | None = None) -> list[Batch]:

@@ -13,6 +13,7 @@ from bench import hub
 from bench.inputs.batch import Batch
 from bench.inputs.embedded import embedded_samples
 from bench.inputs.formats import readers
+from bench.pickles import one_line
 from bench.problems import InputError
 from bench.terminal.text import plain
 
@@ -64,8 +65,7 @@ def find_tokenizer(name: str, model: str) -> Tokenizer:
     try:
         tokenizer = AutoTokenizer.from_pretrained(place)
     except (OSError, ValueError) as error:
-        first = str(error).strip().split("\n")[0]
-        raise InputError(f"--tokenizer {place}: {first} (or --tokenizer byte)") from None
+        raise InputError(f"--tokenizer {place}: {one_line(error)} (or --tokenizer byte)") from None
     if tokenizer.eos_token_id is None:
         raise InputError(f"--tokenizer {place}: it has no token that ends a sample")
     loaded: Tokenizer = tokenizer
@@ -81,8 +81,7 @@ def _file_rows(path: Path) -> Iterator[Mapping[str, Any]]:
     except InputError:
         raise
     except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors, and so are wrong encodings
-        reason = getattr(error, "strerror", None) or str(error).strip().splitlines()[0]
-        raise InputError(f"{path}: cannot be read: {reason}") from None
+        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or one_line(error)}") from None
 
 
 def _training_files(names: Iterable[str]) -> list[str]:
@@ -113,9 +112,8 @@ def _hub_rows(name: str) -> Iterator[Mapping[str, Any]]:
     except InputError:
         raise
     except Exception as error:  # the hub's errors share no base; offline, its client raises the network's
-        first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise InputError(
-            f"--dataset {name}: no such file or directory, and not to be had from the hub: {first}; use "
+            f"--dataset {name}: no such file or directory, and not to be had from the hub: {one_line(error)}; use "
             f"--dataset {EMBEDDED}, or a file"
         ) from None
 

@@ -49,21 +49,18 @@ def write(configurations: Sequence[Configuration], output: Path, request: Reques
         listed = folder / f"cells-{size}.txt"
         listed.write_text("\n".join(names) + "\n", encoding="utf-8")
         script = folder / f"sweep-{size}.sh"
-        script.write_text(text(size, len(cells), listed, output, request), encoding="utf-8")
+        script.write_text(text(size, len(cells), listed, request), encoding="utf-8")
         scripts.append(script)
     return scripts
 
 
-def text(size: int, count: int, listed: Path, output: Path, request: Request) -> str:
+def text(size: int, count: int, listed: Path, request: Request) -> str:
     """The script of `count` tasks with `size` ranks each."""
     folder = listed.parent
     tasks = min(request.per_node, size)
     limit = f"%{request.at_once}" if request.at_once else ""
     gpus = [f"#SBATCH --gpus-per-node={tasks}"] if request.gpus else []
-    run = [
-        sys.executable, "-m", "bench", "run", "--launcher", "slurm", "--ranks-per-node", str(request.per_node),
-        "--output", str(output.resolve()), *request.flags,
-    ]  # fmt: skip
+    run = [sys.executable, "-m", "bench", "run", *request.flags]
     lines = [
         "#!/bin/bash",
         "#SBATCH --job-name=bench",

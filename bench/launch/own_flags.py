@@ -6,15 +6,13 @@ import argparse
 import contextlib
 import importlib
 import io
-import shlex
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from bench.cli import COMMANDS, DEFAULT
+from bench.launch.script import commands
 from bench.terminal.parsing import nearest
 
-ENDS = frozenset((";", "&", "&&", "|", "||", ")", ">", ">>", "<", "<<", ">&", "<&", "&>", "(", "2>", "1>"))
-"""Words after which the arguments of a command are over."""
 EXPANDED = ("$", "`", "*", "?", "{", "~")
 """What a shell replaces: the word that comes of it is not known here."""
 CODE = "bench-flags"
@@ -35,29 +33,11 @@ def check(text: str) -> list[dict[str, Any]]:
 
 
 def _calls(text: str) -> Iterator[tuple[int, list[str]]]:
-    """Line and arguments of every call; a line that ends in a backslash goes on in the next."""
-    start, joined = 1, ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if line.endswith("\\"):
-            joined += line[:-1] + " "
-            continue
-        yield from ((start, arguments) for arguments in _of_line(joined + line))
-        start, joined = number + 1, ""
-
-
-def _of_line(line: str) -> Iterator[list[str]]:
-    if "bench" not in line:
-        return
-    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
-    try:
-        words = list(lexer)
-    except ValueError:  # a quotation that goes on in the next line
-        return
-    for at in range(len(words) - 1):
-        if words[at] in ("-m", "--module") and words[at + 1] == "bench":
-            rest = words[at + 2 :]
-            end = next((n for n, word in enumerate(rest) if word in ENDS), len(rest))
-            yield rest[:end]
+    """The line of each call of bench, and its arguments."""
+    for line, words in commands(text):
+        for at in range(len(words) - 1):
+            if words[at] in ("-m", "--module") and words[at + 1] == "bench":
+                yield line, words[at + 2 :]
 
 
 def _problem(arguments: list[str]) -> str | None:

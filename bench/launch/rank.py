@@ -16,6 +16,7 @@ import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bench.launch.engine import free_port
 from bench.process import files
 from bench.process.process_exit import end
 
@@ -48,10 +49,7 @@ def meet(folder: Path, number: str, rank: int, hosts: int) -> tuple[str, int]:
     path = folder / f"rendezvous.{number}.json"
     if rank == 0:
         host = "127.0.0.1" if hosts == 1 else socket.gethostname()
-        with socket.socket() as probe:
-            probe.bind(("", 0))
-            port = int(probe.getsockname()[1])
-        files.write(path, json.dumps([host, port]))
+        files.write(path, json.dumps([host, free_port()]))
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:
         try:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench.configuration import ConfigurationError
+from bench.launch.engine import free_port
 from bench.launch.exits import VARIABLE, record
+from bench.pickles import one_line
 from bench.process.heartbeat import SUPERVISOR, die_with_parent
 from bench.process.process_exit import end
 
@@ -49,8 +51,7 @@ def _connect(address: str) -> Any:
     try:
         ray.init(address=address, log_to_driver=True, logging_level="ERROR", ignore_reinit_error=True)
     except (Exception, SystemExit) as error:  # Ray's own errors share no class
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise RayError(f"no Ray cluster at {address}: {reason}; start one with `ray start --head`") from None
+        raise RayError(f"no Ray cluster at {address}: {one_line(error)}; start one with `ray start --head`") from None
     return ray
 
 
@@ -85,9 +86,7 @@ class Rank:
         """This host, as others reach it, and a free port."""
         import ray
 
-        with socket.socket() as probe:
-            probe.bind(("", 0))
-            return str(ray.util.get_node_ip_address()), int(probe.getsockname()[1])
+        return str(ray.util.get_node_ip_address()), free_port()
 
     def host(self) -> str:
         """Something that is equal for actors of one host."""

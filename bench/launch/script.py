@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from validator.project import Project
 
 DIRECTIVE = re.compile(r"^#SBATCH\s+(?P<option>--?[A-Za-z][\w-]*)(?:[=\s]\s*(?P<value>\S+))?")
-MODULE = re.compile(r"\s(?:-m|--module)[ =]\s*([A-Za-z_]\w*(?:\.\w+)*)(?=\s|$)")
 LAUNCHERS = ("torch", "accelerate", "deepspeed", "pip", "venv")
 SHORT = {"-N": "--nodes", "-n": "--ntasks", "-G": "--gpus", "-c": "--cpus-per-task"}
 SIZES = ("--nodes", "--ntasks", "--ntasks-per-node", "--gpus", "--gpus-per-node", "--gres", "--gpus-per-task")
+
+
+def project(text: str) -> Project:
+    """A project of one shell script."""
+    from validator.project import Project
+    from validator.run.config import Config
+    from validator.source import SourceFile
+
+    return Project([SourceFile("job.sh", "/job.sh", text.encode())], Config(root="/"))
+
+
+def commands(text: str) -> Iterator[tuple[int, list[str]]]:
+    """The line and the words of each command that a shell script runs, with the variables that it sets itself."""
+    from validator.analysis.commands.scripts import Scripts
+
+    for run in Scripts(project(text)).runs:
+        yield run.at[0], [field.text for field in run.fields]
 
 
 @dataclass(frozen=True)
@@ -25,8 +46,8 @@ class Script:
 
     def modules(self) -> list[str]:
         """The modules that it starts by `-m` or `--module`, but for launchers."""
-        lines = self.text.replace("\\\n", " ").splitlines()
-        found = [name for line in lines if not line.lstrip().startswith("#") for name in MODULE.findall(line)]
+        words = [word for _, each in commands(self.text) for word in each]
+        found = [name for flag, name in pairwise(words) if flag in ("-m", "--module")]
         return [name for name in dict.fromkeys(found) if name.partition(".")[0] not in LAUNCHERS]
 
     def sizes(self) -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench import registry
@@ -16,8 +17,6 @@ from bench.launch.engine import Launcher
 
 if TYPE_CHECKING:
     from bench.sweep.sweep import Sweep
-
-DEFAULT = "local"
 
 
 class Where:
@@ -47,6 +46,10 @@ class Where:
         """Rows at a time."""
         return 1
 
+    def row(self, options: argparse.Namespace) -> Path | None:
+        """The file of the one configuration that is measured here, where another program says which."""
+        return None
+
     def leaves(self, options: argparse.Namespace) -> bool:
         """Whether the sweep is written down for another program instead of run here."""
         return False
@@ -60,7 +63,7 @@ class Where:
 def every() -> Mapping[str, Where]:
     """All of them by name, this host first."""
     modules = registry.modules(__name__, __path__).values()
-    found = sorted((module.WHERE for module in modules), key=lambda where: where.name != DEFAULT)
+    found = sorted((module.WHERE for module in modules), key=lambda where: not where.here)
     return {where.name: where for where in found}
 
 
@@ -68,7 +71,7 @@ def add(p: argparse.ArgumentParser) -> None:
     """Add the flags that say where ranks run."""
     group = p.add_argument_group("where it runs")
     told = "; ".join(f"{where.name}: {where.text}" for where in every().values() if where.text)
-    group.add_argument("--launcher", choices=tuple(every()), default=DEFAULT, help=told)
+    group.add_argument("--launcher", choices=tuple(every()), default=next(iter(every())), help=told)
     for where in every().values():
         where.add(group)
 
@@ -84,7 +87,7 @@ def check(options: argparse.Namespace, settings: Mapping[str, Any]) -> None:
         for action in _own_flags(where) if where is not chosen else ():
             if getattr(options, action.dest) != action.default:
                 raise ConfigurationError(f"{action.option_strings[0]} is for --launcher {where.name}")
-    if not chosen.here and "num_gpus" not in settings and options.cell is None:
+    if not chosen.here and "num_gpus" not in settings and chosen.row(options) is None:
         raise ConfigurationError(f"--launcher {chosen.name} needs --num-gpus: how many ranks a row has")
     chosen.check(options, settings)
 

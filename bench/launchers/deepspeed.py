@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 from bench import launchers
 from bench.configuration import ConfigurationError, parse
+from bench.launch.engine import free_port
 from bench.results import environment
 
 
@@ -23,9 +23,7 @@ class DeepSpeed:
 
     def command(self, ranks: int, module: str, arguments: Sequence[str]) -> list[str]:
         # Its own port is always 29500: two rows at a time, or another job, would meet there.
-        with socket.socket() as probe:
-            probe.bind(("", 0))
-            port = int(probe.getsockname()[1])
+        port = free_port()
         where = [f"--num_gpus={ranks}"]
         if self.hostfile is not None:
             where = [f"--hostfile={self.hostfile}", *included(self.hostfile.read_text(encoding="utf-8"), ranks)]

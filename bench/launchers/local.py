@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from bench.launchers import DEFAULT, Where
+from bench.launchers import Where
 from bench.results import environment
 
 
 class Local(Where):
-    name = DEFAULT
+    name = "local"
     here = True
 
     def gpus(self, options: argparse.Namespace) -> int:

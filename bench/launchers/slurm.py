@@ -50,12 +50,17 @@ class Slurm(Where):
     def engine(self, options: argparse.Namespace) -> slurm.Slurm:
         return slurm.Slurm(per_node(options), gpus=options.device != "cpu")
 
+    def row(self, options: argparse.Namespace) -> Path | None:
+        cell: Path | None = options.cell
+        return cell
+
     def leaves(self, options: argparse.Namespace) -> bool:
         return not slurm.inside()
 
     def leave(self, sweep: Sweep, options: argparse.Namespace) -> None:
         """The scripts for what is still to be measured, submitted where that was asked for, with a line each."""
-        flags = ["--processes", str(options.processes)]
+        flags = ["--launcher", self.name, "--ranks-per-node", str(per_node(options))]
+        flags += ["--output", str(options.output.resolve()), "--processes", str(options.processes)]
         flags += [f"--deadline={phase}={seconds:.0f}" for phase, seconds in options.deadlines]
         flags += ["--force"] * options.force + ["--retry-failed"] * options.retry_failed
         flags += ["--device", options.device] if options.device else []

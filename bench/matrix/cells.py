@@ -123,6 +123,6 @@ def never(
 def reference(cell: Configuration) -> Configuration:
     """What a cell's losses are held against: the same model, data and steps, eager, in fp32, padded, on one process."""
     return replace(
-        cell, backend="ddp", zero_stage=Configuration.zero_stage, attn="eager", compile="none", dtype="fp32",
-        head="full", packing=False, cpu_offload=False, gradient_checkpointing=False,
+        cell, backend=Configuration.backend, zero_stage=Configuration.zero_stage, attn="eager", compile="none",
+        dtype="fp32", head="full", packing=False, cpu_offload=False, gradient_checkpointing=False,
     )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,9 +12,9 @@ from bench.configuration import ConfigurationError
 from bench.matrix import READ, SCHEMA
 from bench.matrix.cells import Cell, Refused
 from bench.matrix.classify import WORKS, Outcome
-from bench.metrics.rates import rate, seconds_per_token
-from bench.metrics.times import STEP, spread, step_times
+from bench.process.files import read_json
 from bench.results import file_kinds
+from bench.results.measured import STEP, peak_memory, rate, seconds_per_token, spread, step_times
 from bench.terminal.fitting import screen
 from bench.terminal.text import MARKDOWN, plain
 
@@ -42,7 +41,8 @@ def entry(cell: Cell, row: Mapping[str, Any], outcome: Outcome, default: Mapping
         "spread": spread([step[STEP] for run in row["runs"] for step in step_times(run)]) if summary else None,
         "relative_speed": compared.ratio if compared else 1.0 if per_token else None,
         "doubt": compared.doubt if compared else "", "steady": effective.get("steady"),
-        "loss_difference": outcome.loss_difference, "peak_memory": summary["peak_memory"] if summary else None,
+        "loss_difference": outcome.loss_difference,
+        "peak_memory": max(map(peak_memory, row["runs"])) if summary else None,
         "graphs": effective.get("graphs"), "attention_kernels": effective.get("attention_kernels"),
         "settings": {k: asked[k] for k in ("backend", "zero_stage", "attn", "compile", "packing", "num_layers")},
         "log": "",
@@ -131,14 +131,9 @@ def document(
 def read(path: Path) -> dict[str, Any]:
     """A `matrix.json`, or the directory that holds one. Raises `ConfigurationError`, one line."""
     file = path / "matrix.json" if path.is_dir() else path
-    try:
-        found: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigurationError(f"{file}: {error.strerror}") from None
-    except ValueError:
-        raise ConfigurationError(f"{file}: not JSON") from None
+    found: Any = read_json(file)
     if not isinstance(found, dict) or found.get("schema") not in READ or not isinstance(found.get("rows"), list):
-        raise ConfigurationError(f"{file}: {file_kinds.described(found)}")
+        raise ConfigurationError(f"{file}: {file_kinds.told(file)}")
     return found
 
 

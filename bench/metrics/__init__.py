@@ -27,7 +27,7 @@ class Metric:
     first.
 
     `tracked` is its name in Bencher's format, for those that are tracked, in units of 1 / `scale`; `means` are then its
-    values of each process.
+    values of each process. A result in which one that is `finite` is not, or is no number, is broken.
     """
 
     key: str
@@ -40,6 +40,7 @@ class Metric:
     tracked: str = ""
     scale: float = 1.0
     means: Callable[[Row], Sequence[float]] | None = None
+    finite: bool = True
 
     def text(self, row: Row) -> str:
         value = self.value(row)

@@ -20,7 +20,7 @@ def _shown(value: float) -> str:
 
 
 METRICS = (
-    Metric("first_loss", "first loss", lambda row: row.losses[0] if row.losses else None, _shown, 60, 16),
-    Metric("last_loss", "last loss", lambda row: row.losses[-1] if row.losses else None, _shown, 61, 4),
-    Metric("loss_steps", "after steps", lambda row: len(row.losses) or None, place=62, rank=17),
+    Metric("first_loss", "first loss", lambda row: row.losses[0] if row.losses else None, _shown, 60, 16, finite=False),
+    Metric("last_loss", "last loss", lambda row: row.losses[-1] if row.losses else None, _shown, 61, 4, finite=False),
+    Metric("loss_steps", "after steps", lambda row: len(row.losses) or None, place=62, rank=4.1),
 )

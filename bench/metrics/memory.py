@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.configuration import Configuration
 from bench.metrics import Metric
+from bench.results.measured import peak_memory
 
 if TYPE_CHECKING:
     from bench.report.rows import Row
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 def summarise(configuration: Configuration, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Bytes: the largest of all phases and processes."""
     return {
-        "peak_memory": max(max(run["memory"]["allocated"].values()) for run in runs),
-        "peak_reserved": max(max(run["memory"]["reserved"].values()) for run in runs),
+        "peak_memory": max(map(peak_memory, runs)),
+        "peak_reserved": max(peak_memory(run, "reserved") for run in runs),
     }
 
 
@@ -32,5 +33,5 @@ def _gigabytes(value: float) -> str:
 
 METRICS = (
     Metric("memory", "peak GB", lambda row: row.memory, _gigabytes, 50, 2, tracked="memory"),
-    Metric("predicted", "predicted GB", _predicted, _gigabytes, 51, 11),
+    Metric("predicted", "predicted GB", _predicted, _gigabytes, 51, 11, finite=False),
 )

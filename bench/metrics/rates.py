@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bench.configuration import Configuration, model_facts
 from bench.metrics import Metric, count, share, summed
-from bench.metrics.times import STEP, step_times
 from bench.predict.flops import per_token
+from bench.results.measured import SPEED, rate, seconds_per_token
 
 if TYPE_CHECKING:
     from bench.report.rows import Row
-
-SPEED = "real_tokens_per_second_with_optimizer"
-"""Of whole steps, as in every result since the first; older ones also hold a rate without the optimizer, which nothing
-shows."""
-
-
-def seconds_per_token(gpus: int, runs: Sequence[Mapping[str, Any]]) -> list[float]:
-    """What a real token takes one GPU in each process: the time of all measured steps over all their tokens. The rate
-    of a row is one over the mean of these, so that rows and processes are compared by one number."""
-    return [gpus * sum(step[STEP] for step in step_times(run)) / max(run["tokens"]["real"], 1.0) for run in runs]
-
-
-def rate(per_token: Sequence[float]) -> float | None:
-    """Tokens per second and GPU; None where nothing was measured."""
-    return 1.0 / statistics.fmean(per_token) if per_token else None
 
 
 def summarise(configuration: Configuration, runs: Sequence[dict[str, Any]]) -> dict[str, float]:

@@ -23,7 +23,7 @@ class Layout:
     they are as the others.
     """
 
-    backend: str = "fsdp2"
+    backend: str
     zero_stage: int = 2
     dp: int = 1
     tp: int = 1

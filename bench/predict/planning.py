@@ -15,9 +15,6 @@ from bench.predict.moments import CONSTANTS, Constants, Estimate
 from rules.constraints import Quantities, Violation, check, explain
 from rules.models import ModelFacts
 
-DEEPSPEED = "0.19.8"
-"""The version planned for: the newest that the table was read against."""
-
 DENSE_SEARCH = 16
 """Up to this many GPUs every size is looked at; beyond, only those that divide the world."""
 
@@ -127,7 +124,8 @@ def refusal(one: Request) -> Refusal | None:
 
 def _quantities(one: Request) -> Quantities:
     """What a program of somebody's own would be: it need not pad, and its graphs break where hooks are."""
-    known = sizes.quantities(one, "cuda", one.facts.quantities(), {"deepspeed": DEEPSPEED})
+    versions = {package: said for each in backends.every().values() for package, said in each.planned_for.items()}
+    known = sizes.quantities(one, "cuda", one.facts.quantities(), versions)
     return known.replace(
         gpus_per_node=one.gpus_per_node, procs_per_node=min(one.num_gpus, one.gpus_per_node),
         num_nodes=-(-one.num_gpus // one.gpus_per_node), seq_len=one.seq_len, compile=one.compile,

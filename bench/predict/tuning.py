@@ -13,9 +13,9 @@ from typing import Any
 
 from bench import backends
 from bench.configuration import Configuration, model_facts
-from bench.metrics.rates import SPEED
 from bench.predict import sizes
 from bench.predict.memory import estimate
+from bench.results.measured import SPEED
 
 Change = Mapping[str, Any]
 Axis = Sequence[Change]

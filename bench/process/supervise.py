@@ -18,7 +18,7 @@ from bench.launch.engine import Launcher
 from bench.process import interrupts, sessions, stacks
 from bench.process.heartbeat import die_with_parent, read_all
 from bench.process.logs import CappedLog
-from bench.process.verdict import Exit, Verdict, classify, gone, hang, verdict_of
+from bench.process.verdict import Verdict, classify, gone, hang, verdict_of
 
 __all__ = ["DEADLINES", "Job", "Progress", "Verdict", "classify", "read_all", "run_group", "verdict_of"]
 
@@ -182,9 +182,9 @@ def run_group(
         sessions.kill(process, mark[sessions.MARK])
         if log is not None:
             log.close()
-    failed = [Exit(rank, code) for rank, code in exits.read(recorded).items()]
+    failed = exits.read(recorded)
     if not failed and process.returncode < 0 and ranks == 1:
-        failed = [Exit(0, process.returncode)]
+        failed = {0: process.returncode}
     verdict = verdict_of(folder, process.returncode, number, ranks, failed)
     return _killed_for_memory(verdict) if sessions.oom_kills() > oom_kills else verdict
 

@@ -11,11 +11,12 @@ from typing import Any
 
 from bench import backends
 from bench.configuration import Configuration
+from bench.grouping import grouped
 from bench.process.heartbeat import PHASES, read_all
 from bench.process.logs import first_error
 from bench.process.sessions import is_here
 from bench.process.stacks import Position
-from bench.sweep.availability import INSTALL
+from bench.sweep.availability import install
 from bench.terminal.text import counted
 
 STATUSES = (
@@ -70,18 +71,10 @@ class Verdict:
         if self.status == "oom" and configuration is not None:
             return smaller(configuration)
         if self.module:
-            return INSTALL.get(self.module, f"pip install {self.module}")
+            return install(self.module)
         if self.status == "crash" and "SIGKILL" in self.message:
             return "nothing of bench sends it: another user, a job limit, or the kernel short of memory (see dmesg)"
         return HINTS.get(self.status, "")
-
-
-@dataclass(frozen=True)
-class Exit:
-    """A rank that its launcher saw fail: `code` as in `subprocess`, below 0 for a signal."""
-
-    rank: int
-    code: int
 
 
 def smaller(configuration: Configuration) -> str:
@@ -116,7 +109,9 @@ def classify(error: Mapping[str, Any]) -> str:
     return "crash"
 
 
-def verdict_of(folder: Path, returncode: int, number: int, ranks: int = 1, exits: Sequence[Exit] = ()) -> Verdict:
+def verdict_of(
+    folder: Path, returncode: int, number: int, ranks: int = 1, exits: Mapping[int, int] | None = None
+) -> Verdict:
     """The verdict on a group that has ended by itself.
 
     First comes what cannot follow from another rank's end: a kill or a fault in native code, then the earliest
@@ -124,15 +119,15 @@ def verdict_of(folder: Path, returncode: int, number: int, ranks: int = 1, exits
     """
     errors = sorted(read_all(folder, "error"), key=lambda error: float(error.get("time", 0.0)))
     recorded = {error.get("rank") for error in errors}
-    killed = [one for one in exits if -one.code in OWN_SIGNALS and one.rank not in recorded]
+    signalled = {rank: -code for rank, code in (exits or {}).items() if code < 0 and rank not in recorded}
+    killed = {rank: number for rank, number in signalled.items() if number in OWN_SIGNALS}
     if killed:
         return _signalled(folder, killed)
     own = [error for error in errors if not CONSEQUENCE.search(str(error.get("message")))]
     if own:
         return _recorded(own[0])
-    aborted = [one for one in exits if one.code < 0 and one.rank not in recorded]
-    if aborted:
-        return _signalled(folder, aborted)
+    if signalled:
+        return _signalled(folder, signalled)
     missing = unfinished(folder, ranks, excluded=recorded) if errors or returncode == 0 else []
     if missing:
         return gone(folder, missing, errors[0] if errors else None)
@@ -169,11 +164,16 @@ def _recorded(error: Mapping[str, Any]) -> Verdict:
     )  # fmt: skip
 
 
-def _signalled(folder: Path, ended: Sequence[Exit]) -> Verdict:
-    beats = {beat.get("rank"): beat for beat in read_all(folder, "heartbeat")}
-    one, lost = ended[0], [other.rank for other in ended]
-    phase = str(beats[one.rank]["phase"]) if one.rank in beats else "start"
-    return Verdict("crash", f"killed by {_name(-one.code)}{_host_is_lost(one.rank, lost, beats)}", phase, one.rank)
+def _beats(folder: Path) -> dict[Any, dict[str, Any]]:
+    return {beat.get("rank"): beat for beat in read_all(folder, "heartbeat")}
+
+
+def _signalled(folder: Path, numbers: Mapping[int, int]) -> Verdict:
+    """`numbers` are those of the signals, by rank."""
+    beats, first = _beats(folder), next(iter(numbers))
+    phase = str(beats[first]["phase"]) if first in beats else "start"
+    lost = _host_is_lost(first, list(numbers), beats)
+    return Verdict("crash", f"killed by {_name(numbers[first])}{lost}", phase, first)
 
 
 def unfinished(folder: Path, ranks: int, excluded: set[Any]) -> list[int]:
@@ -188,7 +188,7 @@ def gone(folder: Path, ranks: Sequence[int], consequence: Mapping[str, Any] | No
     Where the error of another rank speaks of a lost peer, that rank's launcher has ended the others of its host: the
     peer was elsewhere.
     """
-    beats = {beat.get("rank"): beat for beat in read_all(folder, "heartbeat")}
+    beats = _beats(folder)
     complaining = {beats[e.get("rank")].get("host") for e in read_all(folder, "error") if e.get("rank") in beats}
     lost = [r for r in ranks if r in beats and beats[r].get("host") not in complaining] or list(ranks)
     first = lost[0]
@@ -275,11 +275,8 @@ def _about(
 
 
 def _waits(waiting: set[int], positions: Mapping[int, Position]) -> list[str]:
-    groups: dict[Position, list[int]] = {}
-    for rank in sorted(waiting):
-        groups.setdefault(positions[rank], []).append(rank)
     return [
         f"{ranges(held)} wait{'s' if len(held) == 1 else ''} in {place.collective}"
         + (f" ({place.where})" if place.where else "")
-        for place, held in groups.items()
+        for place, held in grouped(sorted(waiting), lambda rank: positions[rank]).items()
     ]

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench.metrics.times import PHASES
+from bench.results.measured import PHASES
 from bench.terminal.text import grid
 
 if TYPE_CHECKING:

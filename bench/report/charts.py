@@ -11,10 +11,10 @@ from typing import Any
 from bench.compare.pairs import Limits, compare
 from bench.compare.plot import draw, plain
 from bench.compare.series import Run, Series
-from bench.metrics.times import PHASES
 from bench.report.glance import workloads
 from bench.report.rows import Collection
 from bench.report.series import chart_data
+from bench.results.measured import PHASES
 
 COLOURS = ("#2a78b5", "#d9711a", "#2f9e44", "#c92a2a", "#8558b8", "#8d6e63", "#d6569f", "#868e96", "#a5a11a", "#1299a8")
 MOST = 4

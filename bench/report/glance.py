@@ -4,13 +4,13 @@ train alike, and by how much."""
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from bench.compare.significance import Change, change
 from bench.configuration import deciding
+from bench.grouping import grouped
 from bench.report.rows import IN_VARIANT, Row, rank_word
 from bench.results.identity import processor
 from bench.settings import SPLIT, WAY, WORK
@@ -63,10 +63,7 @@ class Workload:
 
 def workloads(rows: Sequence[Row]) -> list[Workload]:
     """What rows have in common, those with the most rows first."""
-    found: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for row in rows:
-        key = *(getattr(row.configuration, name) for name in deciding(WORK)), processor(row.environment)
-        found[key].append(row)
+    found = grouped(rows, lambda row: (row.configuration.values(deciding(WORK)), processor(row.environment)))
     names = _names([members[0] for members in found.values()])
     made = [_work(name, members) for name, members in zip(names, found.values(), strict=True)]
     return sorted(made, key=lambda work: (-sum(row.tokens is not None for row in work.rows), work.name))
@@ -144,10 +141,11 @@ def _memories(work: Workload) -> None:
 
 def _losses(work: Workload) -> None:
     """Rows whose steps hold the same samples are held against the first of them."""
-    dealt: dict[tuple[int, int], list[Row]] = defaultdict(list)
-    for row in work.rows:
-        if len(row.losses) > 1:
-            dealt[row.configuration.batch, row.configuration.dp if row.configuration.inputs else 0].append(row)
+
+    def samples(row: Row) -> tuple[int, int]:
+        return row.configuration.batch, row.configuration.dp if row.configuration.inputs else 0
+
+    dealt = grouped((row for row in work.rows if len(row.losses) > 1), samples)
     differences = [found for members in dealt.values() if len(members) > 1 for found in _apart(members)]
     work.compared, work.worst = len(differences), max(differences, default=0.0)
     work.alike = sum(difference <= THRESHOLD for difference in differences)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,30 +17,11 @@ LOG_TAIL = 6_000
 HEADINGS = show.HEADERS[:-1]
 
 
-@dataclass(frozen=True)
-class MatrixCell:
-    """One cell. `texts` is its row under `HEADINGS`; `speed` is in real tokens per second and GPU, `loss_difference`
-    relative to eager fp32; None where nothing was measured. `log` is the end of its log, empty where none lies beside
-    the matrix."""
-
-    name: str
-    kind: str
-    detail: str
-    label: str
-    texts: list[str]
-    speed: float | None
-    relative_speed: float | None
-    doubt: str
-    loss_difference: float | None
-    breaks: int | None
-    log: str
-
-    @property
-    def colour(self) -> str:
-        """The page's class for it: it works, works with a reservation, or fails."""
-        if self.kind == "ok":
-            return "ok"
-        return "idle" if self.kind in (*WORKS, "unsupported", "interrupted") else "failed"
+TOLD = {
+    "name": "cell", "kind": "class", "detail": "detail", "label": "label", "speed": "tokens_per_second",
+    "relative_speed": "relative_speed", "doubt": "doubt", "loss_difference": "loss_difference",
+}  # fmt: skip
+"""What a report's JSON says of a cell, by what the matrix calls it; `speed` is in real tokens per second and GPU."""
 
 
 @dataclass(frozen=True)
@@ -50,19 +32,21 @@ class Matrix:
     kind: str
     command: str
     stack: dict[str, str]
-    cells: tuple[MatrixCell, ...]
+    cells: list[dict[str, Any]]
+    """What `TOLD` names, None where nothing was measured, and `breaks`, those of the graph; `texts` is the cell's row
+    under `HEADINGS`, `colour` the page's class for it, and `log` the end of its log, empty where none lies beside the
+    matrix."""
     doubts: list[str]
     """What the speeds do not prove, in lines."""
 
     def table(self) -> list[list[str]]:
         """Rows of text under `HEADINGS`; details are cut."""
-        return [[text[:90] for text in cell.texts] for cell in self.cells]
+        return [[text[:90] for text in cell["texts"]] for cell in self.cells]
 
     @property
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> Counter[str]:
         """Cells of each class, in the order of first appearance."""
-        kinds = [cell.kind for cell in self.cells]
-        return {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
+        return Counter(cell["kind"] for cell in self.cells)
 
 
 def is_matrix(value: Any) -> bool:
@@ -72,23 +56,18 @@ def is_matrix(value: Any) -> bool:
 
 def to_matrix(value: dict[str, Any], source: Path) -> Matrix:
     """A matrix document; raises KeyError and its like for one that is incomplete."""
-    cells = tuple(_cell(one, source.parent) for one in value["rows"])
+    cells = [_cell(one, source.parent) for one in value["rows"]]
     stack = {str(name): str(version) for name, version in value["stack"].items()}
     return Matrix(source, str(value["kind"]), str(value.get("command", "")), stack, cells, show.doubts(value["rows"]))
 
 
-def _cell(one: dict[str, Any], folder: Path) -> MatrixCell:
-    graphs = one.get("graphs") or {}
-    breaks = graphs.get("graph_breaks")
-    return MatrixCell(
-        str(one["cell"]), str(one["class"]), str(one.get("detail", "")), str(one["label"]), show.texts(one)[:-1],
-        _number(one.get("tokens_per_second")), _number(one.get("relative_speed")), str(one.get("doubt", "")),
-        _number(one.get("loss_difference")), None if breaks is None else int(breaks), _log(one.get("log"), folder),
-    )  # fmt: skip
-
-
-def _number(value: Any) -> float | None:
-    return None if value is None else float(value)
+def _cell(one: dict[str, Any], folder: Path) -> dict[str, Any]:
+    kind = str(one["class"])
+    reserved = kind in (*WORKS, "unsupported", "interrupted")  # it works with a reservation, or says nothing
+    return {name: one.get(key) for name, key in TOLD.items()} | {
+        "breaks": (one.get("graphs") or {}).get("graph_breaks"), "texts": show.texts(one)[:-1],
+        "colour": "ok" if kind == "ok" else "idle" if reserved else "failed", "log": _log(one.get("log"), folder),
+    }  # fmt: skip
 
 
 def _log(name: Any, folder: Path) -> str:

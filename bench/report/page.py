@@ -9,11 +9,11 @@ from typing import Any
 
 from bench.configuration import Configuration
 from bench.metrics import Metric
-from bench.metrics.times import PHASES
 from bench.report import sections
 from bench.report.columns import columns, heading
 from bench.report.matrices import HEADINGS
 from bench.report.rows import GOOD, Collection, Row, rank_word
+from bench.results.measured import PHASES
 from bench.terminal.text import NUMBER, valid_json
 
 HERE = Path(__file__).parent

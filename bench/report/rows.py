@@ -11,14 +11,13 @@ from typing import Any
 
 from bench.compare.series import Run
 from bench.compare.sources import foreign_file, is_row, read
-from bench.configuration import Configuration, model_name, parse_known
+from bench.configuration import Configuration, model_name, own_layers, parse_known
 from bench.metrics import every
-from bench.metrics.rates import rate, seconds_per_token
-from bench.metrics.times import process_means, spread, step_times
 from bench.problems import InputError
 from bench.process.files import json_lines, read_json
 from bench.report.matrices import Matrix, is_matrix, tail, to_matrix
 from bench.results import file_kinds, identity
+from bench.results.measured import peak_memory, process_means, rate, seconds_per_token, spread, step_times
 from bench.sweep import attempts
 from bench.sweep.labels import differing, labels, words
 
@@ -30,8 +29,6 @@ SHOWN = ("model", "seq_len")
 """Settings with a column of their own that labels only say where rows differ."""
 GOOD = ("ok", "unsupported", "interrupted")
 """Statuses from best to less good; all others are failures."""
-LOSSES = ("first_loss", "last_loss")
-"""Metrics that may be anything."""
 MOST = 1e30
 """No measured number is as large; sums and axes of larger ones would leave the range of floats."""
 
@@ -91,15 +88,12 @@ class Row:
     @property
     def variant(self) -> str:
         """Backend with its splits: `zero2`, `fsdp2 tp2 ring2`."""
-        c = self.configuration
-        return " ".join([c.short_backend, *[f"tp{c.tp}"] * (c.tp > 1), *[f"ring{c.ring}"] * (c.ring > 1)])
+        return " ".join(self.configuration.split_words())
 
     @property
     def setting(self) -> str:
         """Attention, compilation and packing: a column of the grid."""
-        c = self.configuration
-        parts = [c.attn.replace("flash_attention_", "fa"), *[c.compile] * (c.compile != "none")]
-        return " ".join([*parts, "packed" if c.packing else "padded"])
+        return " ".join(self.configuration.way_words())
 
     @property
     def model(self) -> str:
@@ -111,7 +105,8 @@ class Row:
 
     @property
     def layers(self) -> int | None:
-        return self.configuration.num_layers
+        """Those that were asked for, else all of a model whose sizes are known here."""
+        return self.configuration.num_layers or own_layers(self.configuration.model)
 
     def log_tail(self) -> str:
         """The end of the log, empty where there is none."""
@@ -279,22 +274,19 @@ def _add_curves(file: Path, holder: Path, found: Collection) -> None:
 
 
 def _add_result(file: Path, value: Any, found: Collection) -> None:
-    if is_matrix(value):
-        _add_matrix(file, value, found)
-        return
-    if not isinstance(value, dict) or not is_row(value):
-        raise InputError(f"{file}: {file_kinds.described(value)}")
+    what = "matrix" if is_matrix(value) else ""
     try:
-        found.rows.append(to_row(value, file))
+        if what:
+            found.matrices.append(to_matrix(value, file))
+        elif isinstance(value, dict) and is_row(value):
+            what = f"result of {value.get('label')}"
+            found.rows.append(to_row(value, file))
+        else:
+            raise InputError(f"{file}: {file_kinds.described(value)}")
+    except InputError:
+        raise
     except (KeyError, TypeError, IndexError, AttributeError, ValueError, ArithmeticError) as error:
-        found.notes.append(f"{file}: the result of {value.get('label')} is incomplete ({error!r})")
-
-
-def _add_matrix(file: Path, value: dict[str, Any], found: Collection) -> None:
-    try:
-        found.matrices.append(to_matrix(value, file))
-    except (KeyError, TypeError, AttributeError, ValueError, ArithmeticError) as error:
-        found.notes.append(f"{file}: the matrix is incomplete ({error!r})")
+        found.notes.append(f"{file}: the {what} is incomplete ({error!r})")
 
 
 def to_row(result: dict[str, Any], source: Path) -> Row:
@@ -311,7 +303,7 @@ def to_row(result: dict[str, Any], source: Path) -> Row:
 
 def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], left: float) -> Row:
     steps = [step for run in runs for step in step_times(run)]
-    first, c, peak = runs[0], row.configuration, float(summary["peak_memory"])
+    first, c, peak = runs[0], row.configuration, max(map(peak_memory, runs))
     batches = len(first["times"]) * c.dp * max(c.batch // (c.rows * c.dp), 1)
     measured = replace(
         row,
@@ -323,7 +315,7 @@ def _measured(row: Row, summary: dict[str, Any], runs: list[dict[str, Any]], lef
         losses=[float(loss) for loss in first["losses"]], steps=list(first["times"]),
         effective=dict(summary["effective"]),
     )  # fmt: skip
-    values = [metric.value(measured) for metric in every() if metric.key not in ("predicted", *LOSSES)]
+    values = [metric.value(measured) for metric in every() if metric.finite]
     numbers = [value for value in (*values, measured.positions) if value is not None]
     if any(isinstance(number, str) or not abs(number) < MOST for number in numbers):
         raise ValueError("a time, rate or size is not finite")

@@ -6,11 +6,13 @@ the deepest rows that were measured.
 
 from __future__ import annotations
 
+import statistics
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from bench.configuration import IN_LABEL, SETTINGS, Configuration
+from bench.configuration import IN_LABEL, SETTINGS
+from bench.grouping import grouped
 from bench.report.rows import Row
 from bench.sweep.labels import words
 
@@ -77,10 +79,10 @@ class Fit:
 
 def groups(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Measured rows that differ in nothing but their layers, under names that tell the groups apart."""
-    found: dict[Configuration, list[Row]] = defaultdict(list)
-    for row in rows:
-        if row.layers is not None and row.seconds:
-            found[replace(row.configuration, num_layers=None, steps=0, warmup=0)].append(row)
+    found = grouped(
+        (row for row in rows if row.layers is not None and row.seconds),
+        lambda row: replace(row.configuration, num_layers=None, steps=0, warmup=0),
+    )
     told = [name for name in SETTINGS if name not in IN_LABEL or name == "num_gpus"]
     names = [
         ", ".join(filter(None, (f"{members[0].variant} {members[0].setting}", more)))
@@ -110,16 +112,13 @@ def _points(members: Sequence[Row], quantity: Quantity) -> dict[int, float]:
         value = quantity.value(row)
         if value is not None and row.layers is not None:
             values[row.layers].append(value)
-    return {layers: sum(values[layers]) / len(values[layers]) for layers in sorted(values)}
+    return {layers: statistics.fmean(values[layers]) for layers in sorted(values)}
 
 
 def line(points: dict[int, float]) -> tuple[float, float]:
     """Least squares: (value at no layers, value per layer). Needs two depths."""
-    n, mean_x, mean_y = len(points), sum(points) / len(points), sum(points.values()) / len(points)
-    if n < 2:
-        raise ValueError("a line needs two depths")
-    slope = sum((x - mean_x) * (y - mean_y) for x, y in points.items()) / sum((x - mean_x) ** 2 for x in points)
-    return mean_y - slope * mean_x, slope
+    slope, intercept = statistics.linear_regression(list(points), list(points.values()))
+    return intercept, slope
 
 
 def _checks(points: dict[int, float]) -> tuple[Check, ...]:

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench.configuration import deciding
-from bench.metrics.times import PHASES, STEP
+from bench.grouping import grouped
 from bench.report.glance import Workload, group_names
 from bench.report.predicted import predicted
 from bench.report.rows import IN_VARIANT, Collection, Row, rank_word
 from bench.report.scaling import line
 from bench.results.identity import processor
+from bench.results.measured import PHASES, STEP
 from bench.settings import SPLIT, WAY, WORK
 from bench.sweep.labels import words
 
@@ -41,11 +42,10 @@ def chart_data(found: Collection, workloads: Sequence[Workload]) -> dict[str, An
 
 
 def _against_layers(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for row in rows:
-        if row.tokens and row.layers is not None:
-            key = *(getattr(row.configuration, name) for name in EQUAL), processor(row.environment)
-            groups[key].append(row)
+    groups = grouped(
+        (row for row in rows if row.tokens and row.layers is not None),
+        lambda row: (row.configuration.values(EQUAL), processor(row.environment)),
+    )
     several = [members for members in groups.values() if len(members) > 1]
     others = [name for name in EQUAL if name not in TOLD]
     names = group_names(
@@ -56,9 +56,7 @@ def _against_layers(rows: Sequence[Row]) -> list[dict[str, Any]]:
 
 
 def _lines(rows: Sequence[Row]) -> list[dict[str, Any]]:
-    found: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for row in rows:
-        found[tuple(getattr(row.configuration, name) for name in OF_A_LINE)].append(row)
+    found = grouped(rows, lambda row: row.configuration.values(OF_A_LINE))
     firsts = [members[0] for members in found.values()]
     others = [name for name in OF_A_LINE if name not in IN_VARIANT]
     more = words([row.configuration for row in firsts], others, usual=False)

@@ -17,18 +17,6 @@ from typing import Any
 from bench.configuration import Configuration
 from bench.results import identity
 
-PACKAGES = (
-    "meshproof",
-    "torch",
-    "transformers",
-    "deepspeed",
-    "flash-attn",
-    "flash-attn-3",
-    "flash-attn-4",
-    "ring-flash-attn",
-    "liger-kernel",
-    "pyperf",
-)
 GPU_FIELDS = (
     "name", "driver_version", "clocks.sm", "clocks.mem", "clocks_event_reasons.active", "temperature.gpu",
     "power.draw", "memory.total",
@@ -44,7 +32,10 @@ def version(package: str) -> str | None:
 
 
 def versions() -> dict[str, str]:
-    return {package: found for package in PACKAGES if (found := version(package)) is not None}
+    """Of what results may depend on, where it is installed."""
+    return {
+        package: found for package in (*identity.all_packages(), "pyperf") if (found := version(package)) is not None
+    }
 
 
 def _output(*command: str) -> str | None:

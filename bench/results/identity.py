@@ -17,6 +17,12 @@ ALWAYS = ("meshproof", "torch", "transformers")
 BY_ATTENTION = {
     "flash_attention_2": "flash-attn", "flash_attention_3": "flash-attn-3", "flash_attention_4": "flash-attn-4",
 }  # fmt: skip
+RING, LIGER = "ring-flash-attn", "liger-kernel"
+
+
+def all_packages() -> list[str]:
+    """All that any row may depend on."""
+    return [*ALWAYS, *backends.packages(), *BY_ATTENTION.values(), RING, LIGER]
 
 
 def packages(configuration: Configuration) -> list[str]:
@@ -27,8 +33,8 @@ def packages(configuration: Configuration) -> list[str]:
     left_open = configuration.attn == "auto" or configuration.ring > 1 and configuration.attn == "sdpa"
     found += [package for kernel, package in BY_ATTENTION.items() if left_open or configuration.attn == kernel]
     if configuration.ring > 1:
-        found.append("ring-flash-attn")
-    return found + ["liger-kernel"] * (configuration.head == "liger")
+        found.append(RING)
+    return found + [LIGER] * (configuration.head == "liger")
 
 
 def sources(configuration: Configuration) -> dict[str, str]:

@@ -25,9 +25,8 @@ from typing import Any
 
 from bench import metrics
 from bench.configuration import SCHEMA, Configuration
-from bench.metrics.rates import SPEED
-from bench.metrics.times import PHASES
 from bench.process import files
+from bench.results.measured import PHASES, peak_memory
 from bench.terminal.text import valid_json
 
 FILE = "result.json"
@@ -110,7 +109,7 @@ def write_suite(path: Path, result: dict[str, Any]) -> None:
         )
         for phase in PHASES
     ]  # fmt: skip
-    peaks: Processes = [([float(max(run["memory"]["allocated"].values()))], []) for run in runs]
+    peaks: Processes = [([peak_memory(run)], []) for run in runs]
     # Without a duration pyperf adds up the values, as if bytes were seconds; the peak is that of one step.
     step = [runs[0]["times"][-1][phase] for phase in PHASES if phase in runs[0]["times"][-1]]
     memory = {**_metadata(result, "peak_memory", "byte"), "duration": math.fsum(step)}
@@ -134,6 +133,5 @@ def _metadata(result: dict[str, Any], phase: str, unit: str) -> dict[str, Any]:
         found[name] = str(environment.get(name, "")).replace("\n", " | ")
     found["seed"] = environment.get("seed", 0)
     found["inputs"] = result["configuration"].get("input_hash") or "synthetic"
-    for name in (SPEED, "model_flops_per_second", "peak_share"):
-        found[name] = float(result.get("summary", {}).get(name, 0.0))
+    found |= {name: value for name, value in result["summary"].items() if isinstance(value, float)}
     return {k: v for k, v in found.items() if v != ""}

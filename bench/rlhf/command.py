@@ -7,12 +7,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import dropwhile, takewhile
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from bench.launch.script import commands
 from bench.problems import Problem
-
-if TYPE_CHECKING:
-    from validator.project import Project
 
 T = TypeVar("T", int, float)
 Names = str | tuple[str, ...]
@@ -82,7 +80,8 @@ class Command:
             return kind(str(value))
         except ValueError:
             shown = next(name for name in _listed(names) if name in self.settings or name in self.flags)
-            raise Problem(f"{shown}: {value!r} is not {words}") from None
+            outside = ", which the script does not say: write its value there" * str(value).startswith("$")
+            raise Problem(f"{shown}: {value!r} is not {words}{outside}") from None
 
     def options(self) -> list[str]:
         """The options as words, flags first."""
@@ -120,26 +119,14 @@ def _listed(names: Names) -> tuple[str, ...]:
     return (names,) if isinstance(names, str) else names
 
 
-def project(text: str) -> Project:
-    """A script as the validator reads it, by itself."""
-    from validator.project import Project
-    from validator.run.config import Config
-    from validator.source import SourceFile
-
-    return Project([SourceFile("job.sh", "/job.sh", text.encode())], Config(root="/"))
-
-
 def read(text: str, is_meant: Callable[[Sequence[str]], bool]) -> Command:
     """The command of a script that starts what is meant; the longest where several do.
 
     Lines of comments between the options are left out: posted commands have them. Raises `Problem`, one line, where
     there is none.
     """
-    from validator.analysis.commands.scripts import Scripts
-
     lines = [line for line in text.splitlines() if not line.lstrip().startswith("#")]
-    runs = Scripts(project("\n".join(lines))).runs
-    candidates = [words for run in runs if is_meant(words := [each.text for each in run.fields])]
+    candidates = [words for _, words in commands("\n".join(lines)) if is_meant(words)]
     if not candidates:
         raise Problem("no command of OpenRLHF, verl or TRL in it")
     return parse(max(candidates, key=len))

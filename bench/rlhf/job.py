@@ -27,6 +27,8 @@ ACCUMULATION = 2
 """Micro-batches of a step where no batch is given: from the second on gradients are there while others are made."""
 GENERATE = "generate"
 """The moment in which the engine works."""
+ONE_MODEL = "is no RLHF job of several models: plan its model with --model and --gpus"
+"""What is said of a program that trains one."""
 SCORES_LOGITS = ("actor", "reference")
 """Models whose scores are log-probabilities of tokens, and so need logits."""
 

@@ -93,7 +93,7 @@ def job(given: Sequence[Role], common: Request, resolve: Callable[[str], ModelFa
 
 def _part(name: str, said: Mapping[str, object], common: Request, resolve: Callable[[str], ModelFacts]) -> Part:
     trains = name in TRAINS
-    variant = backends.variants()[str(said.get("backend", "fsdp2"))]
+    variant = backends.variants()[str(said.get("backend", backends.first()))]
     offload = said.get("offload")
     changes = {
         "num_gpus": said.get("gpus"), "seq_len": said.get("seq-len"), "micro_batch_size": said.get("micro-batch-size"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -16,6 +17,9 @@ from bench.terminal.parsing import nearest
 from bench.terminal.text import grid
 from rules.models import ModelError, ModelFacts, find, resolve
 
+SIZE = re.compile(r"\d+(?:\.\d+)?[bm]")
+OTHER_NETWORK = re.compile(r"vl|omni|audio|vision|moe|draft|eagle\d*|distill|\d+x\d+(?:\.\d+)?b")
+"""Words of names of models that have not the sizes of the one they are named after."""
 ERROR = 0.08
 """Relative error of predicted peaks (`reports/h200/memory.md`)."""
 
@@ -35,11 +39,13 @@ def job_of(recipe: str, gpus: int | None, named: Sequence[str] = ()) -> Job:
         text = path.read_text(encoding="utf-8", errors="replace") if is_file else recipe
         read = command.read(text, frameworks.starts)
         said = _named(named, frameworks.of(read).MODELS)
-        made = frameworks.job(read, _models(read, said), gpus)
+        models, guessed = _models(read, said)
+        made = frameworks.job(read, models, gpus)
     except (OSError, ValueError, ModelError) as error:
         raise Problem(f"--recipe {shown}: {getattr(error, 'strerror', None) or error}") from None
     unused = [role for role in said if role and role not in {part.role for part in made.parts}]
-    return replace(made, notes=(*made.notes, *(f"--model {role}: this job has no such model" for role in unused)))
+    notes = (*made.notes, *guessed, *(f"--model {role}: this job has no such model" for role in unused))
+    return replace(made, notes=notes)
 
 
 def _named(given: Sequence[str], roles: Iterable[str]) -> dict[str, str]:
@@ -59,26 +65,39 @@ def _named(given: Sequence[str], roles: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _models(read: command.Command, named: Mapping[str, str]) -> dict[str, ModelFacts]:
+def _models(read: command.Command, named: Mapping[str, str]) -> tuple[dict[str, ModelFacts], list[str]]:
+    """The model of each role, and a note on each that is taken for another by its name."""
     framework = frameworks.of(read)
-    found = {}
+    found, notes = {}, []
     for role in framework.roles(read):
         said = next((read.text(option) for option in framework.MODELS[role] if read.text(option)), "")
-        found[role] = _model(role, said, named)
-    return found
+        known = _model(role, said, named)
+        if known is None and (known := alike(said.rstrip("/").rpartition("/")[2])) is not None:
+            notes.append(f"{role}: {said} is counted as {known.name}, by its name; if it is not: --model {role}=NAME")
+        if known is None:
+            problem = f"sizes of the {role} model, {said}, are not known" if said else f"no model is named as {role}"
+            raise Problem(f"{problem}: --model {role}=NAME")
+        found[role] = known
+    return found, notes
 
 
-def _model(role: str, said: str, named: Mapping[str, str]) -> ModelFacts:
+def _model(role: str, said: str, named: Mapping[str, str]) -> ModelFacts | None:
     """By what `--model` says of the role, by what the command names, by what `--model` says of all."""
     if role in named:
         return resolve(named[role])
     known = (find(said) or find(said.rstrip("/").rpartition("/")[2]) or _on_disk(said)) if said else None
-    if known is None and "" in named:
-        return resolve(named[""])
-    if known is None:
-        problem = f"sizes of the {role} model, {said}, are not known" if said else f"no model is named as {role}"
-        raise Problem(f"{problem}: --model {role}=NAME")
-    return known
+    return resolve(named[""]) if known is None and "" in named else known
+
+
+def alike(name: str) -> ModelFacts | None:
+    """The published model whose name, with its size, is within this one, as `llama-3-8b` is in `Llama-3-8b-rm-700k`:
+    what somebody trained from it. None where words tell that it is another network."""
+    words = name.lower().split("-")
+    if any(OTHER_NETWORK.fullmatch(word) for word in words):
+        return None
+    parts = (words[start:end] for start in range(len(words)) for end in range(len(words), start + 1, -1))
+    named = ("-".join(part) for part in parts if any(SIZE.fullmatch(word) for word in part))
+    return next((found for part in named if (found := find(part))), None)
 
 
 def _on_disk(said: str) -> ModelFacts | None:

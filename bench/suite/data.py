@@ -80,26 +80,26 @@ def prepare_data(settings: Settings, vocabulary: int, reordered: bool = False) -
     identity = {
         "dataset": str(path.resolve()) if path.exists() else settings.dataset, "stamp": stamp,
         "keys": [settings.input_key, settings.output_key], "tokenizer": [settings.tokenizer, settings.model],
-        "max_len": settings.max_len, "samples": settings.max_samples, "batch": settings.batch,
-        "seed": settings.random_seed, "shift": settings.micro_batch_size if reordered else 0,
+        "max_len": settings.seq_len, "samples": settings.max_samples, "batch": settings.batch,
+        "seed": settings.random_seed, "shift": settings.rows if reordered else 0,
     }  # fmt: skip
 
     def make(folder: Path) -> None:
         tokenizer = find_tokenizer(settings.tokenizer, settings.model)
         samples = read_samples(
-            settings.dataset, max_len=settings.max_len, seed=settings.random_seed,
+            settings.dataset, max_len=settings.seq_len, seed=settings.random_seed,
             input_key=settings.input_key, output_key=settings.output_key,
         )  # fmt: skip
-        batch = tokenize(samples, tokenizer, settings.max_len, settings.max_samples)
+        batch = tokenize(samples, tokenizer, settings.seq_len, settings.max_samples)
         batch.check(vocabulary, ": use a --model with more tokens, or a --tokenizer with fewer (byte has 257)")
         steps = batch.sequences.shape[0] // settings.batch
         if steps < settings.steps:
             raise InputError(
-                f"{settings.dataset}: {batch.sequences.shape[0]} samples fit --max-len {settings.max_len} and make "
+                f"{settings.dataset}: {batch.sequences.shape[0]} samples fit --max-len {settings.seq_len} and make "
                 f"{steps} steps of {settings.batch}; --max-samples {settings.max_samples} asks for {settings.steps}"
             )
         if reordered:
-            order = _moved_on(steps, settings.batch, settings.micro_batch_size)
+            order = _moved_on(steps, settings.batch, settings.rows)
             batch = Batch(batch.sequences[order], batch.attention_mask[order], batch.action_mask[order], batch.source)
         rows = max(FILE_ROWS // settings.batch, 1) * settings.batch
         for number, start in enumerate(range(0, steps * settings.batch, rows)):
@@ -129,8 +129,8 @@ def check_reachable(settings: Settings) -> None:
         ("dataset", settings.dataset, "", "--dataset embedded, or a file"),
     ]
     for flag, name, file, instead in named:
-        if hub.is_name(name) and not (file and hub.is_cached(name, file)) and (reason := hub.unreachable()):
-            raise InputError(f"--{flag} {name}: not on this disk, and {reason}; use {instead}")
+        if reason := hub.missing(name, file):
+            raise InputError(f"--{flag} {name}: {reason}; use {instead}")
 
 
 def needs_seed(model: str, num_layers: int | None) -> bool:

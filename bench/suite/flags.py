@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.suite.settings import MAX_GPUS, Settings, defaults
-from bench.sweep.flags import add_one
+from bench.sweep.flags import add_old_names, add_one
 from bench.terminal.help_texts import describe
 from bench.terminal.parsing import whole
 
@@ -20,7 +20,7 @@ def add_training(p: argparse.ArgumentParser) -> None:
     data.add_argument("--input-key", "--input_key", help="the prompts' column; default: input, question, prompt, …")
     data.add_argument("--output-key", "--output_key", help="the answers' column; default: output, response, answer, …")
     data.add_argument("--max-samples", "--max_samples", type=whole, help="samples to train on")
-    data.add_argument("--max-len", "--max_len", type=whole, help="tokens of a sample")
+    data.add_argument("--max-len", "--max_len", dest="seq_len", type=whole, help="tokens of a sample")
     data.add_argument(
         "--tokenizer", help="byte, a name or directory; default: the model's own where it is on this disk, else byte"
     )
@@ -30,12 +30,7 @@ def add_training(p: argparse.ArgumentParser) -> None:
     add_one(model, "zero_stage", "device")
     add_one(model, "dtype", choices=("bf16", "fp32"), help="that the model computes in")
     add_one(model, "attn", choices=("eager", "sdpa", "flash_attention_2", "flex"), help="implementation of attention")
-    model.add_argument("--flash-attn", dest="attn", action="store_const", const="flash_attention_2")
-    model.add_argument("--no-flash-attn", dest="attn", action="store_const", const="sdpa")
-    add_one(model, "compile")
-    model.add_argument("--deepcompile", dest="compile", action="store_const", const="deepcompile")
-    model.add_argument("--use_hf_tp_plan", action="store_true", help="of tensor parallelism; it is the default")
-    add_one(model, "head", "packing", "gradient_checkpointing")
+    add_one(model, "compile", "head", "packing", "gradient_checkpointing")
     how = p.add_argument_group("training")
     add_one(how, "lr", "max_norm", "micro_batch_size", "random_seed")
     add_one(how, "train_batch_size", help="default: one per process")
@@ -48,7 +43,7 @@ def add_training(p: argparse.ArgumentParser) -> None:
     out.add_argument("--log-dir", type=Path, help="a log of JSON lines per run; default ./logs, of sft --output-dir")
     out.add_argument("--force", action="store_true", help="train again what is there already")
     out.add_argument("--quiet", action="store_true", help="no line per phase")
-    out.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)
+    add_old_names(model)
     describe(p, *({**asdict(Settings()), **defaults(gpus)} for gpus in (MAX_GPUS, 0)))
 
 

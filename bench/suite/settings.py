@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench import backends
 from bench.configuration import SETTINGS, Configuration, ConfigurationError, parse
 from bench.sweep.availability import installed
+from bench.terminal.parsing import listed, whole
 
 MAX_GPUS = 8
 ANSWERS = "bench.losses:sft"
@@ -24,51 +26,32 @@ class Cell(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Settings:
-    """A suite. Sizes count processes, batches samples, `max_len` tokens; lists of sizes make a run each."""
+class Settings(Configuration):
+    """A suite: what its runs have in common, of `seq_len` tokens to a sample; lists of sizes make a run each."""
 
     num_gpus: int = 2
+    micro_batch_size: int | None = 1
+    dtype: str = "fp32"
+    seq_len: int = 128
+    lr: float = 1e-3
+    loss: str = ANSWERS
+    warmup: int = 1
     max_samples: int = 100
-    model: str = "llama-tiny"
-    num_layers: int | None = None
     dataset: str = "embedded"
     tokenizer: str = "auto"
     input_key: str | None = None
     output_key: str | None = None
-    max_len: int = 128
     tp_sizes: tuple[int, ...] = (2,)
     ring_sizes: tuple[int, ...] = (2,)
     skip_deepspeed: bool = False
     skip_fsdp2: bool = False
     skip_tp: bool = False
     skip_ring: bool = False
-    zero_stage: int = 2
-    micro_batch_size: int = 1
-    train_batch_size: int | None = None
-    dtype: str = "fp32"
-    attn: str = "sdpa"
-    compile: str = "none"
-    head: str = "chunked"
-    packing: bool = True
-    lr: float = 1e-3
-    max_norm: float = 1.0
-    gradient_checkpointing: bool = False
-    random_seed: int = 42
-    device: str = "auto"
     reorder: bool = False
     output_dir: Path = Path("checkpoint/suite")
     log_dir: Path = Path("logs")
     save_steps: int = 0
     save_model: bool = False
-
-    @property
-    def batch(self) -> int:
-        """Samples of one optimizer step: one micro-batch per process where nothing else is asked for."""
-        return self.train_batch_size or self.num_gpus * self.micro_batch_size
-
-    @property
-    def steps(self) -> int:
-        return self.max_samples // self.batch
 
 
 ENVIRONMENT: Mapping[str, str] = {
@@ -79,20 +62,16 @@ ENVIRONMENT: Mapping[str, str] = {
 """Variables of the old shell scripts and the settings that they give."""
 
 
-def whole(text: str, name: str) -> int:
-    """A whole number from 1 on; raises `ConfigurationError` naming where it was given."""
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise ConfigurationError(f"{name}: {text!r} is not a whole number from 1 on")
-    return int(text)
-
-
 def _read(text: str, setting: str, name: str) -> Any:
     if setting.startswith("skip_"):
         return text.lower() not in ("", "0", "false", "no")
-    if setting in ("tp_sizes", "ring_sizes"):
-        return tuple(whole(part.strip(), name) for part in text.split(","))
-    if setting in ("num_gpus", "max_samples"):
-        return whole(text, name)
+    try:
+        if setting in ("tp_sizes", "ring_sizes"):
+            return tuple(listed(whole)(text))
+        if setting in ("num_gpus", "max_samples"):
+            return whole(text)
+    except argparse.ArgumentTypeError as error:
+        raise ConfigurationError(f"{name}: {error}") from None
     return Path(text) if setting.endswith("_dir") else text
 
 
@@ -112,7 +91,7 @@ def defaults(gpus: int) -> dict[str, Any]:
         return {"device": "cpu"}
     return {
         "num_gpus": min(gpus, MAX_GPUS), "max_samples": 1000, "model": "llama-3.1-8b", "num_layers": 4,
-        "max_len": 2048, "dtype": "bf16", "lr": 1e-4,
+        "seq_len": 2048, "dtype": "bf16", "lr": 1e-4,
         "attn": "flash_attention_2" if installed("flash_attn") else "sdpa",
     }  # fmt: skip
 
@@ -129,22 +108,19 @@ def settle(gpus: int, *layers: Mapping[str, Any]) -> Settings:
     merged = {**defaults(gpus), **(PRETRAINED if gpus and "model" in given else {}), **given}
     known = {field.name for field in fields(Settings)}
     settings = Settings(**{name: value for name, value in merged.items() if name in known})
-    if settings.steps < 2:
+    steps = settings.max_samples // settings.batch
+    if steps < 2:
         raise ConfigurationError(
-            f"{settings.max_samples} samples make {settings.steps} steps of {settings.batch}: "
+            f"{settings.max_samples} samples make {steps} steps of {settings.batch}: "
             f"at least 2 are needed (--max-samples {2 * settings.batch})"
         )
-    return settings
+    return replace(settings, train_batch_size=settings.batch, steps=steps)
 
 
 def configuration(settings: Settings, **changes: Any) -> Configuration:
     """One configuration of the suite, without its data. Raises `ConfigurationError` for unknown values."""
-    shared = {field.name: getattr(settings, field.name) for field in fields(settings) if field.name in SETTINGS}
-    values = {
-        **shared, "backend": "fsdp2", "zero_stage": Configuration.zero_stage, "loss": ANSWERS, "warmup": 1,
-        "train_batch_size": settings.batch, "seq_len": settings.max_len, "steps": settings.steps,
-    }  # fmt: skip
-    return parse({**values, **changes})
+    shared = {name: getattr(settings, name) for name in SETTINGS}
+    return parse({**shared, "backend": backends.first(), "zero_stage": Configuration.zero_stage, **changes})
 
 
 REORDERED = "deepspeed_reordered"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bench.metrics.times import STEP, process_means
+from bench.results.measured import STEP, peak_memory, process_means
 from bench.suite.criteria import LEARNING, NOISE_FACTOR, Judgement
 from bench.terminal.text import grid
 
@@ -27,12 +27,12 @@ def _row(judged: Judgement, row: Mapping[str, Any]) -> list[str]:
     words = [_word(judged.finishes), _word(judged.falls), _word(judged.aligned)]
     if judged.difference is None or judged.first_loss is None or judged.last_loss is None:
         return [judged.name, *words, *["-"] * 5, f"{verdict} ({judged.status})"]
-    summary = row["summary"]
-    (seconds,) = process_means(row["runs"])[STEP]
+    (run,) = row["runs"]
+    (seconds,) = process_means([run])[STEP]
     return [
         judged.name, *words, f"{judged.first_loss:.4f} → {judged.last_loss:.4f}",
         _percent(judged.difference.maximum), _percent(judged.difference.mean), f"{seconds:.3f}",
-        f"{summary['peak_memory'] / 1e9:.2f}", verdict,
+        f"{peak_memory(run) / 1e9:.2f}", verdict,
     ]  # fmt: skip
 
 

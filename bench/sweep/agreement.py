@@ -24,7 +24,7 @@ def mismatches(rows: Iterable[tuple[Configuration, Mapping[str, Any]]]) -> dict[
     for configuration, row in rows:
         if row["status"] != "ok":
             continue
-        reference = references.setdefault(tuple(getattr(configuration, name) for name in SAME), row)
+        reference = references.setdefault(configuration.values(SAME), row)
         _, wrong = first_mismatch(
             reference["runs"][0]["losses"], row["runs"][0]["losses"], TOLERANCE[configuration.dtype]
         )

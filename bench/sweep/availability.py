@@ -11,10 +11,10 @@ from bench import backends
 from bench.configuration import Configuration, compiles
 from rules.models import ModelFacts
 
+BENCH = "pip install 'meshproof[bench]'"
 INSTALL = {
-    "torch": "pip install 'meshproof[bench]'",
-    "transformers": "pip install 'meshproof[bench]'",
-    "deepspeed": "pip install 'meshproof[bench]'",
+    "torch": BENCH,
+    "transformers": BENCH,
     "flash_attn": "pip install --no-build-isolation 'meshproof[gpu]' on a machine with CUDA",
     "liger_kernel": "pip install liger-kernel on a machine with CUDA",
     "flash-attn-3": "build it from the folder `hopper` of FlashAttention's sources on a machine with CUDA",
@@ -35,6 +35,12 @@ def installed(name: str) -> bool:
     if name in DISTRIBUTIONS.values():
         return any(True for _ in metadata.distributions(name=name))
     return importlib.util.find_spec(name) is not None
+
+
+def install(package: str, otherwise: str = "") -> str:
+    """What installs a package: `otherwise` where nothing is known of it, by default its name."""
+    known = {name: how for backend in backends.every().values() for name, how in backend.needs.items()} | INSTALL
+    return known.get(package) or known.get(package.replace("-", "_")) or otherwise or f"pip install {package}"
 
 
 def _modules(configuration: Configuration) -> list[str]:
@@ -83,7 +89,7 @@ def lacking(configuration: Configuration, gpus: int) -> str | None:
     """The first thing that is not there, with the line that would bring it; None when everything is."""
     for module in _modules(configuration):
         if not installed(module):
-            return f"{module} is not installed: {INSTALL[module]}"
+            return f"{module} is not installed: {install(module)}"
     package = configuration.backend.partition(":")[0].partition(".")[0]
     if ":" in configuration.backend and package and not installed(package):
         return f"{package}, of --backend {configuration.backend}, is not found: set PYTHONPATH to the folder it lies in"

@@ -58,12 +58,12 @@ def defaults(gpus: int) -> dict[str, Any]:
     """What is there decides: GPUs run the 8B shape with four layers, two CPU processes a tiny model."""
     if gpus:
         return {
-            "backend": "fsdp2", "num_gpus": gpus, "model": "llama-3.1-8b", "num_layers": 4, "dtype": "bf16",
+            "backend": backends.first(), "num_gpus": gpus, "model": "llama-3.1-8b", "num_layers": 4, "dtype": "bf16",
             "attn": "auto",
         }  # fmt: skip
     return {
-        "backend": "fsdp2", "num_gpus": 2, "model": "llama-tiny", "dtype": "fp32", "attn": "sdpa", "seq_len": 256,
-        "device": "cpu", "steps": 8, "warmup": 3,
+        "backend": backends.first(), "num_gpus": 2, "model": "llama-tiny", "dtype": "fp32", "attn": "sdpa",
+        "seq_len": 256, "device": "cpu", "steps": 8, "warmup": 3,
     }  # fmt: skip
 
 

@@ -18,10 +18,7 @@ def add(p: argparse.ArgumentParser) -> None:
         group = p.add_argument_group(title)
         for name in (name for name, setting in SETTINGS.items() if setting.group == title):
             _add(group, name)
-    group.add_argument("--flash-attn", dest="flash_attn", action=argparse.BooleanOptionalAction,
-                       help="FlashAttention-2, or SDPA")  # fmt: skip
-    group.add_argument("--deepcompile", action="store_true", help="the same as --compile=deepcompile")
-    group.add_argument("--use_hf_tp_plan", dest="tp_plan", action="store_const", const=["hf"])
+    add_old_names(group, several=True)
 
 
 def _add(group: Any, name: str) -> None:
@@ -45,11 +42,38 @@ def add_one(group: Any, *names: str, **more: Any) -> None:
         elif setting.choices:
             how = {"choices": setting.choices, "type": int if int in kind else str}
         else:
-            number = int if setting.any_number else whole if int in kind else str
-            how = {"type": float if float in kind else number}
+            how = {"type": reader(name)}
         if setting.alone is not None:
             how |= {"nargs": "?", "const": setting.alone}
         group.add_argument(*_names(name), dest=name, **{"help": told(name), **how, **more})
+
+
+OLD_NAMES = (
+    ("--flash-attn", "attn", "flash_attention_2"), ("--no-flash-attn", "attn", "sdpa"),
+    ("--deepcompile", "compile", "deepcompile"), ("--use_hf_tp_plan", "tp_plan", "hf"),
+)  # fmt: skip
+"""Flags of OpenRLHF's scripts, and the settings that they give."""
+
+
+class _StandsFor(argparse.Action):
+    """A switch that gives another flag a value, unless that one is given itself."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, *_: Any) -> None:
+        if getattr(namespace, self.dest) == parser.get_default(self.dest):
+            setattr(namespace, self.dest, self.const)
+
+
+def add_old_names(group: Any, *, several: bool = False) -> None:
+    """The flags that OpenRLHF's scripts have for values of settings, and what its launchers pass to every rank."""
+    for flag, name, value in OLD_NAMES:
+        group.add_argument(flag, dest=name, action=_StandsFor, nargs=0, const=[value] if several else value,
+                           help=f"the same as --{name.replace('_', '-')}={value}")  # fmt: skip
+    group.add_argument("--local_rank", "--local-rank", type=int, help=argparse.SUPPRESS)
+
+
+def given(options: argparse.Namespace) -> dict[str, Any]:
+    """The settings that the flags give."""
+    return {name: value for name, value in vars(options).items() if name in SETTINGS and value is not None}
 
 
 def _names(name: str) -> list[str]:
@@ -58,16 +82,23 @@ def _names(name: str) -> list[str]:
 
 def listed_value(name: str) -> Callable[[str], list[Any]]:
     """What reads a setting's values on a command line. It raises argparse.ArgumentTypeError."""
+    if reader(name) is str:
+        return _paths if name in ("inputs", "model") else _texts
+    return listed(reader(name))
+
+
+def reader(name: str) -> Callable[[str], Any]:
+    """What reads one value of a setting. It raises argparse.ArgumentTypeError."""
     allowed, setting = kinds()[name], SETTINGS[name]
     if setting.choices:
-        return listed(choice(setting.choices))
+        return choice(setting.choices)
     if bool in allowed:
-        return listed(switch)
+        return switch
     if float in allowed:
-        return listed(_number(float, "a number"))
+        return _number(float, "a number")
     if int in allowed:
-        return listed(_number(int, "a whole number") if setting.any_number else whole)
-    return _paths if name in ("inputs", "model") else _texts
+        return _number(int, "a whole number") if setting.any_number else whole
+    return str
 
 
 def _texts(text: str) -> list[str]:

@@ -8,10 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from bench import trackers
+from bench import hub, trackers
 from bench.attention.choice import resolve
 from bench.configuration import Configuration, ConfigurationError, compiles, model_facts, store
 from bench.launch.engine import Launcher
+from bench.pickles import one_line
 from bench.predict import sizes
 from bench.predict.capacity import impossible
 from bench.predict.oom_pruning import dominates
@@ -53,6 +54,9 @@ def refusal(configuration: Configuration, gpus: int, here: bool = True) -> tuple
     missing = lacking(configuration, gpus)
     if missing is not None:
         return missing, ""
+    reason = here and hub.missing(configuration.model, "config.json")
+    if reason:
+        return f"--model {configuration.model}: {reason}", "a preset such as llama-3.1-8b, a config.json or a directory"
     reason = without_plan(configuration, facts) or impossible(configuration, facts, on_gpu, here)
     return (reason, "") if reason else None
 
@@ -183,8 +187,9 @@ class Sweep:
         try:
             tracker.add(trackers.measured(result))
         except Exception as error:  # whatever a network or a library of others may raise
-            text = str(error).strip().splitlines() or [""]
-            print(f"the tracker gets no more rows: {type(error).__name__}: {text[0]}", file=sys.stderr, flush=True)
+            print(
+                f"the tracker gets no more rows: {type(error).__name__}: {one_line(error)}", file=sys.stderr, flush=True
+            )
             self.tracker = None
 
     def resumed(self) -> list[str]:

@@ -38,15 +38,8 @@ def terminal() -> int | None:
 def fitted(
     rows: Sequence[Sequence[str]], headers: Sequence[str], order: Sequence[str], width: int, telling: Sequence[str] = ()
 ) -> str:
-    """The table in at most `width` columns of text, as far as the first column of `order` leaves room for others."""
-    kept, notes = chosen(rows, headers, order, width, telling)
-    return "\n".join([grid([[row[n] for n in kept] for row in rows], [headers[n] for n in kept]), *notes])
-
-
-def chosen(
-    rows: Sequence[Sequence[str]], headers: Sequence[str], order: Sequence[str], width: int, telling: Sequence[str] = ()
-) -> tuple[list[int], list[str]]:
-    """The columns that are shown, by number, and lines on the others."""
+    """The table in at most `width` columns of text, as far as the first column of `order` leaves room for others; below
+    it lines on what it leaves out."""
     same = [n for n, _ in enumerate(headers) if len(rows) > 1 and len({row[n] for row in rows}) == 1]
     same = [n for n in same if headers[n] != order[0]]
     kept = [n for n, _ in enumerate(headers) if n not in same]
@@ -64,7 +57,7 @@ def chosen(
     told = [f"{headers[n]} {rows[0][n]}" for n in same if rows[0][n] != "-"]
     notes = [_wrapped(f"in all rows: {', '.join(told)}", width)] * bool(told)
     notes += [_wrapped(f"--wide shows {', '.join(headers[n] for n in sorted(dropped))} too", width)] * bool(dropped)
-    return kept, notes
+    return "\n".join([grid([[row[n] for n in kept] for row in rows], [headers[n] for n in kept]), *notes])
 
 
 def _tells(rows: Sequence[Sequence[str]], columns: Sequence[int], column: int) -> bool:

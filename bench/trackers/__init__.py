@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from bench.configuration import ConfigurationError
-from bench.metrics.times import PHASES, STEP
+from bench.results.measured import PHASES, STEP
 
 PROJECT = "bench"
 

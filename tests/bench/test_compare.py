@@ -289,6 +289,22 @@ def test_rows_of_two_models_are_not_comparable(tmp_path: Path, capsys: pytest.Ca
     assert (pair["status"], pair["passed"]) == ("not comparable", False)
 
 
+def test_trainings_from_one_seed_are_of_one_model_wherever_they_lie(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A suite and a later `sft` each make the checkpoint of a seed; its name says what it was made of."""
+    for name, seed in (("a", "0123456789ab"), ("b", "0123456789ab"), ("other", "ba9876543210")):
+        where = {"model": str(tmp_path / name / f"seed-llama-tiny-{seed}"), "num_layers": 2, "device": "cpu"}
+        inputs = {"inputs": str(tmp_path / name / "data-1"), "input_hash": "5" * 12}
+        result = build_result(Configuration(**where, **inputs), [process(0.1, [3.0, 2.0], 1)], status="oom")
+        result |= {"status": "ok", "summary": {}}
+        write_json(tmp_path / name / "row" / "result.json", result)
+    assert bench(["compare", str(tmp_path / "a" / "row"), str(tmp_path / "b" / "row")]) == 0
+    assert "note" not in capsys.readouterr().out
+    assert bench(["compare", str(tmp_path / "a" / "row"), str(tmp_path / "other" / "row")]) == 1
+    assert "are not the same model" in capsys.readouterr().out
+
+
 def test_a_slowdown_that_noise_could_be_is_undecided(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     losses = [3.0, 2.0]
     a = measured(tmp_path / "a", [0.10, 0.14], losses)

@@ -18,9 +18,9 @@ from bench.configuration import Configuration, ConfigurationError
 from bench.inputs import CONVERTED, conversion_cache
 from bench.inputs.batch import Batch, make_batch, pad_to
 from bench.inputs.captured import capture, convert, read_batch, read_batches
+from bench.inputs.files import list_inputs
 from bench.inputs.packing import pack_inputs, pad_inputs
 from bench.inputs.source import InputSource
-from bench.inputs.sources.recorded import list_inputs
 from bench.inputs.synthetic import synthetic_batches
 from bench.problems import InputError
 

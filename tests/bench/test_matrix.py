@@ -66,11 +66,12 @@ def test_the_eight_rows_run_are_classified_and_can_be_compared(
 def _measured(cell: str, *seconds: float, noise: float = 0.0) -> dict[str, Any]:
     """A cell's row whose processes took so long for a step of 100 tokens."""
     runs = [
-        {"times": [{"forward": each * (1 + noise * sign)} for sign in (-1, 0, 1)], "tokens": {"real": 300.0}}
+        {"times": [{"forward": each * (1 + noise * sign)} for sign in (-1, 0, 1)], "tokens": {"real": 300.0},
+         "memory": {"allocated": {"forward": 1.0}}}
         for each in seconds
-    ]
+    ]  # fmt: skip
     asked = dict.fromkeys(("backend", "zero_stage", "attn", "compile", "packing", "num_layers"))
-    summary = {"effective": {"steady": True}, "peak_memory": 1.0}
+    summary = {"effective": {"steady": True}}
     return {"hash": cell, "label": cell, "configuration": {**asked, "num_gpus": 1}, "runs": runs, "summary": summary}
 
 

@@ -13,12 +13,12 @@ import pytest
 
 from bench.cli import main as bench
 from bench.configuration import Configuration
-from bench.metrics.rates import SPEED
 from bench.report.charts import charts
 from bench.report.columns import as_csv
 from bench.report.glance import workloads
 from bench.report.rows import collect
 from bench.report.series import chart_data
+from bench.results.measured import SPEED
 from bench.results.results import build_result, write_json, write_suite
 
 BACKENDS = ("ddp", "fsdp2", "deepspeed")

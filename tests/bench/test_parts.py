@@ -301,6 +301,17 @@ def test_names_on_the_hub_are_asked_for_there(tmp_path: Path, monkeypatch: pytes
     assert asked == [("somebody/tiny", "config.json"), ("somebody/else", "config.json")]
 
 
+def test_weights_that_cannot_be_had_are_told_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bench.hub.unreachable", lambda: "nowhere.example cannot be reached")
+    row = parse({"model": "Qwen/Qwen2.5-0.5B", "device": "cpu", "dtype": "fp32"})
+    told = refusal(row, 0)
+    assert told is not None
+    assert told[0].endswith("not on this disk, and nowhere.example cannot be reached")
+    assert refusal(row, 0, here=False) is None  # other hosts may have them
+    monkeypatch.setattr("bench.hub.unreachable", lambda: "")
+    assert refusal(row, 0) is None
+
+
 @pytest.mark.parametrize(("model", "layers"), [("no-such-model.json", None), ("llama-tiny", 0)])
 def test_a_model_that_cannot_be_built_is_one_line(model: str, layers: int | None) -> None:
     with pytest.raises(ModelError) as caught:

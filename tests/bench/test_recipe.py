@@ -122,8 +122,42 @@ def test_dynamic_batches_of_openrlhf_are_rows_of_tokens(tmp_path: Path, capsys: 
 def test_the_trainers_of_one_model_are_not_planned_as_ppo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert plan("deepspeed --module openrlhf.cli.train_sft --pretrain qwen2.5-7b\n", tmp_path)[0] == 2
     assert "openrlhf.cli.train_sft is no RLHF job of several models" in capsys.readouterr().err
+    sft = "torchrun --nproc_per_node=8 -m verl.trainer.fsdp_sft_trainer data.max_length=2048 model.partial_pretrain=x\n"
+    assert plan(sft, tmp_path)[0] == 2
+    assert "verl.trainer.fsdp_sft_trainer without actor_rollout_ref is no RLHF job" in capsys.readouterr().err
     assert plan(VERL.rstrip() + " actor_rollout_ref.actor.strategy=veomni\n", tmp_path)[0] == 2
     assert "strategy=veomni: only jobs of verl with FSDP or Megatron are planned" in capsys.readouterr().err
+
+
+def test_what_stands_outside_of_a_script_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nodes = VERL.replace("trainer.nnodes=1", "trainer.nnodes=$SLURM_JOB_NUM_NODES")
+    assert plan(nodes, tmp_path)[0] == 2
+    assert "'$SLURM_JOB_NUM_NODES' is not a whole number, which the script does not say" in capsys.readouterr().err
+    assert data(nodes, tmp_path, capsys, "--gpus", "16")["parts"][0]["gpus"] == 16  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("OpenRLHF/Llama-3-8b-rm-700k", "meta-llama/Meta-Llama-3-8B"),
+        ("Skywork/Skywork-Reward-Llama-3.1-8B", "meta-llama/Llama-3.1-8B"),
+        ("$HOME/models/Skywork-Reward-V2-Llama-3.2-3B/", "meta-llama/Llama-3.2-3B"), ("x/Qwen2.5-VL-7B", None),
+        ("x/Qwen2.5-Omni-7B", None), ("x/Llama-3-2x8b-rm", None), ("x/Llama-3-rm", None), ("x/reward-8b", None),
+    ],
+)  # fmt: skip
+def test_models_trained_from_a_published_one_are_counted_as_it(
+    name: str, meant: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The name has to say the size; where it may be another network nothing is guessed."""
+    script = OPENRLHF.format(more="--vllm_enable_sleep").replace("${REWARD:-Qwen/Qwen2.5-7B}", name)
+    status, _ = plan(script, tmp_path, "--format", "json")
+    seen = capsys.readouterr()
+    if meant is None:
+        assert (status, "of the critic model" in seen.err) == (2, True)
+        return
+    found = json.loads(seen.out)
+    assert {part["role"]: part["model"] for part in found["parts"]}["reward"] == meant
+    assert any(f"is counted as {meant}, by its name" in note for note in found["notes"])
 
 
 def test_options_in_arrays_and_functions_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -289,7 +289,8 @@ def test_experts_are_split_and_their_states_sharded_over_fewer_ranks() -> None:
 
 def megatron(more: str = "", **sizes: int) -> str:
     own = "actor_rollout_ref.actor.megatron"
-    given = " ".join(f"{own}.{name}_model_parallel_size={size}" for name, size in sizes.items())
+    names = {name: "context" if name == "context" else f"{name}_model" for name in sizes}  # as verl has them
+    given = " ".join(f"{own}.{names[name]}_parallel_size={size}" for name, size in sizes.items())
     return f"{VERL} actor_rollout_ref.actor.strategy=megatron {given} {more}"
 
 
@@ -312,6 +313,17 @@ def test_verl_on_megatron_has_its_sizes(capsys: pytest.CaptureFixture[str]) -> N
     )
     assert working(again, "train: actor") < working(found, "train: actor")
     assert again["notes"] == found["notes"]  # all of it is understood
+
+
+def test_context_parallelism_on_megatron_is_read_by_verls_own_name(capsys: pytest.CaptureFixture[str]) -> None:
+    split = data(capsys, megatron(tensor=2, pipeline=2, context=2))
+    bench(["plan", "--recipe", megatron(tensor=2, pipeline=2, context=2)])
+    told = capsys.readouterr().out
+    assert told.count("megatron dp 1 tp 2 ring 2 pp 2") == 2
+    whole = data(capsys, megatron(tensor=2, pipeline=2))
+    assert working(split, "train: actor") < working(whole, "train: actor")
+    of_reference = megatron("actor_rollout_ref.ref.megatron.context_parallel_size=1", tensor=2, pipeline=2)
+    assert data(capsys, of_reference)["notes"] == whole["notes"]
 
 
 def test_offload_on_megatron_takes_gradients_with_parameters(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,41 +2,48 @@
 
 from __future__ import annotations
 
+import ast
+import pkgutil
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
-from bench import backends, launchers, metrics
+from bench import backends, launchers, metrics, registry, trackers
 from bench.cli import main as bench
 from bench.configuration import Configuration
 from bench.inputs import formats, sources
 from bench.report import sections
-from bench.results.results import build_result, write_json
+from bench.results.results import build_result, write_json, write_suite
 from bench.results.table import render
+from bench.rlhf import frameworks
 
 ROOT = Path(__file__).resolve().parents[2] / "bench"
+REGISTRIES = [
+    backends.every, backends.planned, launchers.every, sources.every, formats.readers, metrics._modules,
+    sections._modules,
+]  # fmt: skip
 Add = Callable[[ModuleType, str, str], None]
 
 
 @pytest.fixture
 def add(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Add]:
     """Puts a module of that name and text into a package, as a file beside its others would be."""
-    registries = [backends.every, launchers.every, sources.every, formats.readers, metrics._modules, sections._modules]
 
     def put(package: ModuleType, name: str, text: str) -> None:
         folder = tmp_path_factory.mktemp("modules")
         (folder / f"{name}.py").write_text(text)
         monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
-        for registry in registries:
-            registry.cache_clear()
+        for cached in REGISTRIES:
+            cached.cache_clear()
 
     yield put
     monkeypatch.undo()
-    for registry in registries:
-        registry.cache_clear()
+    for cached in REGISTRIES:
+        cached.cache_clear()
 
 
 BACKEND = """
@@ -157,6 +164,14 @@ def test_a_format_of_data_sets_is_a_module(add: Add, tmp_path: Path) -> None:
     assert [tuple(one) for one in read_samples(str(tmp_path / "x.upper"), max_len=64, seed=0)] == [("a", "WORD")]
 
 
+RUN: dict[str, Any] = {
+    "times": [{"forward": 1.0}], "warmups": [], "losses": [1.0],
+    "memory": {"allocated": {"forward": 9}, "reserved": {"forward": 9}},
+    "tokens": {"real": 8.0, "positions": 8.0, "squares": 64.0}, "parameters": 3, "matmul_flops": 1e12,
+    "effective": {"communication_share": 0.0, "device": "cpu"},
+}  # fmt: skip
+"""What a process writes."""
+
 METRIC = re.search(
     r"<!-- tested: cost_of_loss.py -->\n```python\n(.*?)^```$",
     (ROOT.parent / "CONTRIBUTING.md").read_text(),
@@ -168,13 +183,7 @@ METRIC = re.search(
 def test_a_metric_is_a_module(add: Add, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert METRIC is not None
     add(metrics, "cost_of_loss", METRIC[1])
-    run = {
-        "times": [{"forward": 1.0}], "losses": [1.0],
-        "memory": {"allocated": {"forward": 9}, "reserved": {"forward": 9}},
-        "tokens": {"real": 8.0, "positions": 8.0, "squares": 64.0}, "parameters": 3, "matmul_flops": 1e12,
-        "effective": {"communication_share": 0.0, "device": "cpu"},
-    }  # fmt: skip
-    result = build_result(Configuration(backend="ddp", num_layers=1), [run, run], status="ok")
+    result = build_result(Configuration(backend="ddp", num_layers=1), [RUN, RUN], status="ok")
     assert result["summary"]["seconds_per_loss"] == 1.0
     write_json(tmp_path / "result.json", result)
     for form, told in (("text", "1.000"), ("markdown", "| s/loss"), ("csv", ",seconds_per_loss,"),
@@ -208,6 +217,95 @@ def test_a_section_of_the_report_is_a_module(add: Add, tmp_path: Path, capsys: p
                        ("html", '<h2 id="hosts">Who ran it</h2>')):  # fmt: skip
         assert bench(["report", str(tmp_path), "--format", form]) == 0
         assert told in capsys.readouterr().out, form
+
+
+AXES: dict[str, ModuleType] = {
+    "backend": backends, "launcher": launchers, "input": sources, "format": formats, "metric": metrics,
+    "section": sections, "tracker": trackers, "framework": frameworks,
+}  # fmt: skip
+MODULES = [(axis, one.name) for axis, package in AXES.items() for one in pkgutil.iter_modules(package.__path__)]
+
+
+def _imported(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_no_other_module_imports_one_of_a_registry() -> None:
+    """Each is found by itself. Those of one folder may build on each other, as a launcher may on `Local`."""
+    own = {f"{AXES[axis].__name__}.{name}" for axis, name in MODULES}
+    found = []
+    for path in ROOT.rglob("*.py"):
+        package = ".".join(path.relative_to(ROOT.parent).parts[:-1])
+        names = _imported(ast.parse(path.read_text(encoding="utf-8")))
+        found += [f"{path.relative_to(ROOT)}: {n}" for n in names for m in own
+                  if f"{n}.".startswith(f"{m}.") and not m.startswith(f"{package}.")]  # fmt: skip
+    assert found == []
+
+
+NAMED = {
+    "configuration.py": "ddp",  # the default of a setting, which no registry can give: its hash names results
+    "checkpoints/conversion.py": "deepspeed",  # a format of checkpoints
+    "launch/script.py": "deepspeed",  # a program that starts others, in scripts of others
+    "commands/replay.py": "deepspeed",  # its default, from before there were others
+    "commands/suite.py": "deepspeed fsdp2",  # the suite is the comparison of these two, and has a flag for each
+    "suite/settings.py": "deepspeed fsdp2",
+    "rlhf/frameworks/openrlhf.py": "deepspeed ray",  # what that framework trains with
+    "rlhf/frameworks/trl.py": "deepspeed", "rlhf/frameworks/verl.py": "fsdp2 megatron",
+    "strategies/external.py": "ray",  # a package
+    "launch/array.py": "slurm",  # a folder
+}  # fmt: skip
+"""Where a name of a backend or launcher stands outside of its module, and why."""
+
+
+def _texts(tree: ast.Module) -> set[str]:
+    return {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+
+
+def test_backends_and_launchers_are_named_in_their_modules() -> None:
+    names = {*backends.every(), *backends.planned(), *launchers.every()}
+    found = {}
+    for path in ROOT.rglob("*.py"):
+        here = names & _texts(ast.parse(path.read_text(encoding="utf-8")))
+        if here and path.parent.name not in ("backends", "launchers"):
+            found[str(path.relative_to(ROOT))] = " ".join(sorted(here))
+    assert found == NAMED
+
+
+@pytest.mark.parametrize(("axis", "name"), MODULES, ids=lambda value: str(value))
+def test_without_a_module_all_the_rest_is_there(
+    axis: str, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What nothing else names may be taken away: flags, rows, results and reports of the others are as they were."""
+    package, all_of_them = AXES[axis].__name__, registry.modules
+
+    def others(asked: str, path: Iterable[str]) -> dict[str, Any]:
+        return {n: module for n, module in all_of_them(asked, path).items() if (asked, n) != (package, name)}
+
+    monkeypatch.setattr(registry, "modules", others)
+    for cached in REGISTRIES:
+        cached.cache_clear()
+    try:
+        one = next(one for one in backends.names() if one != Configuration.backend)
+        assert axis != "backend" or one != name
+        for command in (["run", "--backend", one, "--device", "cpu", "--num-gpus", "1", "--dry-run"],
+                        ["plan", "--model", "llama-tiny", "--gpus", "2", "--backend", one]):  # fmt: skip
+            assert (bench(command), capsys.readouterr().err) == (0, "")
+        run = {**RUN, "times": [{"forward": 1.0, "backward": 2.0}], "effective": {**RUN["effective"], "graphs": {}}}
+        result = build_result(Configuration(backend=one, num_layers=1), [run, run], status="ok")
+        write_json(tmp_path / "result.json", result)
+        write_suite(tmp_path / "benchmarks.json", result)
+        for form in ("text", "markdown", "csv", "json", "html", "bmf"):
+            assert bench(["report", str(tmp_path), "--format", form]) == 0, form
+        assert bench(["report", str(tmp_path), "--format", "csv"]) == 0
+        assert one in capsys.readouterr().out or name == "logs"
+    finally:
+        monkeypatch.undo()
+        for cached in REGISTRIES:
+            cached.cache_clear()
 
 
 def test_no_module_decides_by_the_name_of_a_backend() -> None:

@@ -20,7 +20,7 @@ from bench.configuration import Configuration, model_name, seed_folder
 from bench.report.columns import as_csv, table
 from bench.report.glance import workloads
 from bench.report.predicted import predicted
-from bench.report.rows import collect, to_row
+from bench.report.rows import Row, collect, to_row
 from bench.report.scaling import fits, line
 from bench.report.sections import grid
 from bench.report.series import chart_data
@@ -150,6 +150,15 @@ def test_every_format_holds_every_row(folder: Path, tmp_path: Path, capsys: pyte
 def test_rows_tell_their_model_and_how_long_they_trained(folder: Path) -> None:
     read = list(csv.DictReader(io.StringIO(as_csv(collect([folder]).rows))))
     assert {(entry["model"], entry["loss_steps"]) for entry in read} == {("llama-tiny", "2"), ("llama-tiny", "")}
+
+
+def test_a_row_of_all_layers_says_how_many_these_are() -> None:
+    cut, whole, named = (
+        Row(Path(), "", Configuration(model=model, num_layers=layers), "ok").layers
+        for model, layers in (("llama-tiny", 5), ("llama-tiny", None), ("Qwen/Qwen2.5-7B", None))
+    )
+    assert (cut, whole, named) == (5, 2, 28)
+    assert Row(Path(), "", Configuration(model="some/body", num_layers=None), "ok").layers is None  # nobody is asked
 
 
 @pytest.mark.parametrize(

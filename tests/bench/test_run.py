@@ -513,6 +513,14 @@ def test_model_sizes_need_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
+def test_a_sweep_that_measures_nothing_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every row is refused before anything starts: that is no success, as it would be beside a row that is measured."""
+    flags = ["--backend", "ddp", "--tp", "2", "--num-gpus", "2", *SMALL, "--output", str(tmp_path)]
+    assert main(flags) == cli.FAILED
+    assert "unsupported" in capsys.readouterr().out
+    assert [row["status"] for row in rows(tmp_path).values()] == ["unsupported"]
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [

@@ -37,14 +37,14 @@ GOLDEN = """#!/bin/bash
 set -euo pipefail
 cell=$(sed -n "$((SLURM_ARRAY_TASK_ID + 1))p" /data/out/slurm/cells-16.txt)
 cd {here}
-exec {python} -m bench run --launcher slurm --ranks-per-node 8 --output /data/out --processes 2 --cell "$cell"
+exec {python} -m bench run --processes 2 --cell "$cell"
 """
 
 
 def test_the_script_of_an_array(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     request = array.Request(8, gpus=True, at_once=2, options=("--time=2:00:00",), flags=("--processes", "2"))
-    text = array.text(16, 3, Path("/data/out/slurm/cells-16.txt"), Path("/data/out"), request)
+    text = array.text(16, 3, Path("/data/out/slurm/cells-16.txt"), request)
     assert text == GOLDEN.format(here=tmp_path, python=sys.executable)
 
 

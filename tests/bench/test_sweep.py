@@ -22,7 +22,7 @@ from bench.process.logs import CappedLog
 from bench.process.sessions import oom_kills
 from bench.process.stacks import Position, position
 from bench.process.supervise import DEADLINES
-from bench.process.verdict import Exit, hang, ranges, smaller, verdict_of
+from bench.process.verdict import hang, ranges, smaller, verdict_of
 from tests.bench.light_sweep import TINY, LightSweep
 from tests.bench.test_faults import started_by
 
@@ -292,9 +292,9 @@ def test_the_first_failing_rank_is_not_the_one_that_lost_its_peer(tmp_path: Path
     lost = verdict_of(tmp_path, 1, 0, ranks=2)
     assert (lost.rank, lost.status) == (1, "crash")
     assert lost.message.endswith("then rank 0: [gloo] Connection closed by peer [127.0.0.1]:1")
-    assert verdict_of(tmp_path, 1, 0, 2, [Exit(1, -signal.SIGKILL)]).message == "killed by signal 9 (SIGKILL)"
+    assert verdict_of(tmp_path, 1, 0, 2, {1: -signal.SIGKILL}).message == "killed by signal 9 (SIGKILL)"
     _error(tmp_path, 1, 2.0, "CUDA error: out of memory")
-    both = verdict_of(tmp_path, 1, 0, 2, [Exit(1, -signal.SIGABRT), Exit(0, 1)])
+    both = verdict_of(tmp_path, 1, 0, 2, {1: -signal.SIGABRT, 0: 1})
     assert (both.rank, both.status) == (1, "oom")
 
 

@@ -15,7 +15,7 @@ import pytest
 from bench import trackers
 from bench.cli import main as bench
 from bench.configuration import ConfigurationError
-from bench.metrics.rates import SPEED
+from bench.results.measured import SPEED
 from tests.bench.light_sweep import TINY, LightSweep
 from tests.bench.test_run import SMALL
 from tests.bench.test_run import bench as run

@@ -161,3 +161,4 @@ def test_an_interrupted_search_shows_every_row_that_it_measured(
 def test_cells_of_a_row_that_was_left_out() -> None:
     cells = tune._cells(Trial(START, "too large", 2e9, message="1.0 GB are there"))
     assert cells[1:] == ["too large", "-", "2.0", "1.0 GB are there"]
+    assert [tune._cells(Trial(replace(START, device=kind), "ok", 2e9))[3] for kind in ("cpu", "cuda")] == ["-", "2.0"]

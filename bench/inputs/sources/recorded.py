@@ -9,28 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.configuration import Configuration, ConfigurationError, hash_inputs
+from bench.inputs.files import list_inputs
 
 if TYPE_CHECKING:
     from bench.inputs.batch import Batch
 
 PLACE = 10
-SUFFIXES = (".pkl", ".pickle", ".pt", ".pth", ".safetensors")
 
 
 def takes(inputs: str | None) -> bool:
     return bool(inputs)
-
-
-def list_inputs(path: Path) -> list[Path]:
-    """Files of a directory in the order of their names, or the one file given. Raises `ConfigurationError`."""
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise ConfigurationError(f"{path}: no such file or directory")
-    files = sorted(entry for entry in path.iterdir() if entry.suffix in SUFFIXES and entry.is_file())
-    if not files:
-        raise ConfigurationError(f"{path}: holds no {', '.join(SUFFIXES)} file")
-    return files
 
 
 def digest(inputs: str) -> str:

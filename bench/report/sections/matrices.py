@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
-from bench.report.matrices import HEADINGS, Matrix
+from bench.report.matrices import HEADINGS, TOLD, Matrix
 from bench.report.rows import Collection
 from bench.terminal.text import grid
 
@@ -29,7 +28,7 @@ def data(found: Sequence[Matrix]) -> list[dict[str, Any]]:
     return [
         {
             "kind": one.kind, "command": one.command, "stack": one.stack,
-            "cells": [{k: v for k, v in asdict(cell).items() if k not in ("log", "texts")} for cell in one.cells],
+            "cells": [{k: v for k, v in cell.items() if k in (*TOLD, "breaks")} for cell in one.cells],
         }
         for one in found
     ]  # fmt: skip

@@ -12,6 +12,9 @@ from bench.report.sections import Table
 PLACE, TITLE, KEY = 40, "Scaling with layers", "scaling"
 
 
+CHECKED = ("layers", "predicted", "measured", "error")
+
+
 def content(found: Collection) -> list[Fit]:
     return fits(found.rows)
 
@@ -41,10 +44,7 @@ def data(found: Sequence[Fit]) -> list[dict[str, Any]]:
         {
             "setting": fit.name, "quantity": fit.quantity.name, "layers": list(fit.layers), "head": fit.head,
             "per_layer": fit.per_layer,
-            "checks": [
-                {"layers": c.layers, "predicted": c.predicted, "measured": c.measured, "error": c.error}
-                for c in fit.checks
-            ],
+            "checks": [{name: getattr(c, name) for name in CHECKED} for c in fit.checks],
         }
         for fit in found
     ]  # fmt: skip

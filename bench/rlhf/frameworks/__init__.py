@@ -15,9 +15,10 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from bench import registry
+from bench.launch.script import project
 from bench.predict.sizes import advice
 from bench.problems import Problem
-from bench.rlhf.command import Command, project
+from bench.rlhf.command import Command
 from bench.rlhf.job import Job
 from rules.constraints import Quantities, Violation, check, explain
 from rules.models import ModelFacts

@@ -16,7 +16,7 @@ from bench.predict.adapters import ALL_LINEAR, FOUR_BITS_NESTED, Adapters
 from bench.predict.layout import Layout
 from bench.problems import Problem
 from bench.rlhf.command import Command
-from bench.rlhf.job import ACCUMULATION, Engine, Job, Part, worst_case
+from bench.rlhf.job import ACCUMULATION, ONE_MODEL, Engine, Job, Part, worst_case
 from rules.launch._reading.frameworks import named
 from rules.models import ModelFacts
 
@@ -42,7 +42,7 @@ def roles(command: Command) -> list[str]:
     """The models of the job. Raises `Problem` for a program that trains one model alone."""
     other = next((word for word in command.words if "openrlhf.cli" in word and "train_ppo" not in word), None)
     if other is not None:
-        raise Problem(f"{other} is no RLHF job of several models: plan its model with --model and --gpus")
+        raise Problem(f"{other} {ONE_MODEL}")
     found = ["actor"]
     if command.text(_OF("advantage"), "gae") == "gae":
         found.append("critic")

@@ -19,7 +19,7 @@ from bench.predict.adapters import ALL_LINEAR, Adapters
 from bench.predict.layout import ITEM_SIZE, Layout
 from bench.problems import Problem
 from bench.rlhf.command import Command
-from bench.rlhf.job import ACCUMULATION, SCORES_LOGITS, Engine, Job, Part, worst_case
+from bench.rlhf.job import ACCUMULATION, ONE_MODEL, SCORES_LOGITS, Engine, Job, Part, worst_case
 from rules.launch._reading.frameworks import named
 from rules.models import ModelFacts
 
@@ -48,6 +48,8 @@ def starts(words: Sequence[str]) -> bool:
 
 def roles(command: Command) -> list[str]:
     """The models of the job."""
+    if not any(name.startswith("actor_rollout_ref.") for name in command.settings):
+        raise Problem(f"{_program(command)} without actor_rollout_ref {ONE_MODEL}")
     by_estimator = command.text("algorithm.adv_estimator", "gae") == "gae"
     in_loss, in_reward = command.on(f"{_ACTOR}.use_kl_loss"), command.on("algorithm.use_kl_in_reward")
     found = ["actor"] + ["critic"] * command.on("critic.enable", by_estimator)
@@ -56,8 +58,7 @@ def roles(command: Command) -> list[str]:
 
 
 def job(command: Command, models: Mapping[str, ModelFacts], gpus: int | None) -> Job:
-    nodes, per_node = command.number("trainer.nnodes", 1), command.number("trainer.n_gpus_per_node", 8)
-    world, here = gpus or nodes * per_node, roles(command)
+    world, here = gpus or _gpus(command), roles(command)
     engines = _engines(command)
     every = {}  # options of models that are not there are understood, too
     for role in OWN:
@@ -71,17 +72,22 @@ def job(command: Command, models: Mapping[str, ModelFacts], gpus: int | None) ->
     )  # fmt: skip
     fixed = [role for role in here if not (_is_dynamic(command, role) and _is_dynamic(command, role, "log_prob"))]
     notes = [f"{', '.join(fixed)}: {worst_case(_length(command))}"] * bool(fixed)
-    program = next((word for word in command.words if word.startswith("verl.") and "=" not in word), PROGRAM)
-    if program != PROGRAM:
-        notes.append(f"{program} is planned as if it were {PROGRAM}")
+    if _program(command) != PROGRAM:
+        notes.append(f"{_program(command)} is planned as if it were {PROGRAM}")
     return Job("verl", parts, engine, ((*here, "rollout"),), processes=False, notes=tuple(notes))
+
+
+def _program(command: Command) -> str:
+    return next((word for word in command.words if word.startswith("verl.") and "=" not in word), PROGRAM)
+
+
+def _gpus(command: Command) -> int:
+    return command.number("trainer.nnodes", 1) * command.number("trainer.n_gpus_per_node", 8)
 
 
 def _engines(command: Command) -> dict[str, str]:
     """What trains or scores each model: `fsdp`, `fsdp2` or `megatron`. Raises `Problem` for other programs of verl and
     for other engines."""
-    if not any(name.startswith("actor_rollout_ref.") for name in command.settings):
-        raise Problem("a command of verl without actor_rollout_ref is no RLHF job of several models")
     of_file = MEGATRON if "megatron" in command.text("config_name") else "fsdp"
     named = command.text("model_engine", of_file)
     actor = _strategy(command, "actor", "fsdp" if named == "dp" else named)
@@ -152,8 +158,8 @@ def _of_megatron(command: Command, role: str, facts: ModelFacts, world: int) -> 
     for setting in ("use_megatron_fsdp", *(f"override_transformer_config.{uneven}" for uneven in _UNEVEN)):
         if command.text(names(setting), "null").lower() not in ("null", "none", "false"):
             raise Problem(f"{names(setting)[0]} is not planned")
-    sizes = ("tensor", "pipeline", "context", "expert", "virtual_pipeline")
-    tp, pp, ring, ep, chunks = (max(command.number(names(f"{size}_model_parallel_size"), 1), 1) for size in sizes)
+    sizes = ("tensor_model", "pipeline_model", "context", "expert_model", "virtual_pipeline_model")
+    tp, pp, ring, ep, chunks = (max(command.number(names(f"{size}_parallel_size"), 1), 1) for size in sizes)
     command.given(names("sequence_parallel"))  # of no effect on one rank
     expert_tp = max(command.number(names("expert_tensor_parallel_size"), tp), 1)
     for words, size in (("tp x pp x cp", tp * pp * ring), ("pp x ep x expert tp", pp * ep * expert_tp)):
