@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from validator.facts.model import Call
 from validator.finding import Finding
-from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.outside_program import is_by_hand
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -33,7 +33,7 @@ _RUNNERS = frozenset({"run", "call", "check_call", "check_output", "Popen"})
 
 def check_project(project: Project) -> Iterator[Finding]:
     for function, call in project.calls(*_SHELLS, *_RUNNERS):
-        if is_aside(function.path) or not _is_shell(project, function, call) or not call.args:
+        if is_by_hand(function.path) or not _is_shell(project, function, call) or not call.args:
             continue
         names = _interpolated(function, call.args[0].value, call.args[0].kind)
         given = sorted(names & {p.name for p in function.facts.params} - {"self", "cls"})

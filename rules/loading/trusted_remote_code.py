@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from validator.facts.model import Call
 from validator.finding import Finding
-from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.outside_program import is_by_hand
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -28,7 +28,7 @@ HELP = "leave it to the user, with False as the default, and pin the revision wh
 
 def check_project(project: Project) -> Iterator[Finding]:
     for function in project.functions():
-        if is_aside(function.path):
+        if is_by_hand(function.path):
             continue
         for call in function.facts.calls:
             given = call.keyword("trust_remote_code")

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from validator.facts.model import Call
 from validator.finding import Finding
-from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.outside_program import is_by_hand
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -39,7 +39,7 @@ HELP = "exchange tensors as safetensors and the rest as JSON or Arrow"
 
 def check_project(project: Project) -> Iterator[Finding]:
     for function, call in project.calls(*_LAST):
-        if is_aside(function.path) or project.dotted(function, call.target) not in _LOADERS:
+        if is_by_hand(function.path) or project.dotted(function, call.target) not in _LOADERS:
             continue
         source = _source(function, call)
         remote = bool(_NETWORK.search(source))

@@ -24,7 +24,7 @@ from validator.facts.model import Call
 from validator.finding import Finding
 from validator.flow.objects import Objects
 from validator.flow.queries.network import is_fetched
-from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.outside_program import is_by_hand
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -38,7 +38,7 @@ _VLLM_WITH_IT = (0, 8)  # vLLM pins torch; from 0.8 on to 2.6 and later
 def check_project(project: Project) -> Iterator[Finding]:
     requirements = project.analysis(Requirements)
     for function, call in project.calls("load"):
-        if is_aside(function.path) or project.dotted(function, call.target) != "torch.load":
+        if is_by_hand(function.path) or project.dotted(function, call.target) != "torch.load":
             continue
         only = call.keyword("weights_only")
         if any(a.keyword == "**" for a in call.args) or (only is not None and only.value != "False"):

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from validator.finding import Finding
-from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.outside_program import is_by_hand
 from validator.project import Project
 from validator.rule import Rule
 
@@ -28,7 +28,7 @@ _UNSAFE = frozenset({"yaml.Loader", "yaml.UnsafeLoader", "yaml.CLoader"})
 
 def check_project(project: Project) -> Iterator[Finding]:
     for function, call in project.calls("load", "load_all", "unsafe_load", "unsafe_load_all"):
-        if is_aside(function.path):
+        if is_by_hand(function.path):
             continue
         name = project.dotted(function, call.target)
         if not name.startswith("yaml.") or name.count(".") != 1 or any(a.keyword == "**" for a in call.args):

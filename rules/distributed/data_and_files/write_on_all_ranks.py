@@ -5,7 +5,7 @@ What it does
     that does not depend on the rank: `save_pretrained` of a tokenizer, processor or configuration, copies to remote
     storage, and whatever truncates a file whose name stands in the source (`open(…, "w")`, `torch.save`, `write_text`,
     `shutil.copy`). Silent under a test of the rank that leaves one writer;
-    a test of a single mesh coordinate leaves a writer in each other group. Silent in examples and tests.
+    a test of a single mesh coordinate leaves a writer in each other group. Silent in demonstrations and tests.
 
 Why is this bad
     Many writers of one file: truncated files, failed uploads, and on a hard-mounted NFS share writers that wait for

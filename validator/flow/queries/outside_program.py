@@ -1,13 +1,15 @@
-"""Which files are no part of the program: shown to people, run by hand, or somebody else's."""
+"""Which files are no part of the program: shown to people, measured with, or somebody else's."""
 
 from __future__ import annotations
 
 from functools import cache
 
+# Not `scripts`, `tools` and `examples`: many projects keep the programs there that people train with.
 _FOLDERS = frozenset({
-    "example", "examples", "benchmark", "benchmarks", "bench", "demo", "demos", "doc", "docs", "script", "scripts",
-    "tool", "tools", "tutorial", "tutorials", "notebooks", "manim_animations", "ci", "docker", "legacy", "third_party",
+    "benchmark", "benchmarks", "bench", "demo", "demos", "doc", "docs", "tutorial", "tutorials", "notebooks",
+    "manim_animations", "ci", "docker", "legacy", "third_party",
 })  # fmt: skip
+_BY_HAND = frozenset({"example", "examples", "script", "scripts", "tool", "tools"})
 _TESTS = frozenset({"test", "tests", "testing", "unit_tests", "functional_tests"})
 
 _FOREIGN = frozenset({"third_party", "thirdparty", "vendor", "vendored", "_vendor", "3rdparty"})
@@ -21,9 +23,15 @@ def is_foreign(path: str) -> bool:
 
 @cache
 def is_aside(path: str) -> bool:
-    """Whether a file is a test, an example, a benchmark, a script or somebody else's code."""
+    """Whether a file is a test, a demonstration, a benchmark or somebody else's code."""
     *folders, name = path.split("/")
     return not _FOLDERS.isdisjoint(folders) or name == "setup.py" or is_test(path)
+
+
+@cache
+def is_by_hand(path: str) -> bool:
+    """Whether a file is one of `is_aside`, or of those that somebody runs by hand on files of their own."""
+    return not _BY_HAND.isdisjoint(path.split("/")[:-1]) or is_aside(path)
 
 
 @cache
