@@ -62,6 +62,7 @@ from validator.flow.values import (
     bare,
     beside,
     const,
+    dictionary_of,
     elements,
     entries,
     fetched,
@@ -485,6 +486,8 @@ class Calling:
             return obj("partial", callee, positional, keywords)
         if arguments and self._decorates(number):
             return self._wrapped(dotted, arguments[0][1])
+        if dotted == "dict" and arguments and all(n not in (None, "*") or v.of("dict") for n, v in arguments):
+            return dictionary_of((None if n in (None, "**") else n, v) for n, v in arguments)
         if dotted == "~receiver":
             return self._receiver
         if dotted in ("functools.wraps", "~itself"):

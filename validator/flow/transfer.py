@@ -50,6 +50,7 @@ from validator.flow.values import (
     as_long_as,
     beside,
     const,
+    dictionary_of,
     elements,
     entries,
     fetched,
@@ -743,24 +744,14 @@ class Evaluation(Walk):
         return Val(sequence(join(parts)).objs | order, frozenset().union(*(p.v for p in parts)))
 
     def dict_(self, number: int, value: Instruction) -> Val:
-        rows: dict[object, Val] = {}
-        rest: Val | None = None
-        for key, number_of_value in zip(value.args[::2], value.args[1::2], strict=True):
-            held = self.vals[number_of_value]
-            constant = self.vals[key].constant() if key >= 0 else None
-            if key < 0:
-                spread = [o for o in held.each if o[0] == "dict"]
-                rows.update(row for o in spread for row in o[1])
-                if not spread or len(spread) < len(held.objs) or any(o[2] is not None for o in spread):
-                    rest = UNKNOWN
-            elif isinstance(constant, str | int):
-                rows[constant] = held
-            else:
-                rest = join2(rest or BOTTOM, held)
-        if len(rows) > 24:
-            rest, rows = join([*rows.values(), rest or BOTTOM]), {}
-        # by what its values vary they say themselves: that one of them does says nothing of the others
-        return Val(frozenset({("dict", tuple(sorted(rows.items(), key=lambda r: str(r[0]))), rest)}))
+        pairs = zip(value.args[::2], value.args[1::2], strict=True)
+        # what is no constant may be any key: as the empty tuple here
+        keyed = ((None if key < 0 else self._key(key), self.vals[held]) for key, held in pairs)
+        return dictionary_of(keyed)
+
+    def _key(self, number: int) -> object:
+        constant = self.vals[number].constant()
+        return () if constant is None else constant
 
     def iter_(self, number: int, value: Instruction) -> Val:
         iterable: Val = self.vals[value.args[0]]
@@ -816,9 +807,12 @@ class Evaluation(Walk):
 
     def unpack(self, number: int, value: Instruction) -> Val:
         owner = self.vals[value.args[0]]
-        position, _count, star = value.data
+        position, count, star = value.data
         found: list[Val] = []
+        fits = star < 0 and any(o[0] == "tuple" and len(o[1]) == count for o in owner.each)
         for o in owner.each:
+            if fits and o[0] == "tuple" and len(o[1]) != count:
+                continue  # it cannot be taken apart into so many
             if o[0] == "tuple" and star < 0 and position < len(o[1]):
                 found.append(o[1][position])
             elif o[0] in ("tuple", "seq", "dict"):

@@ -457,6 +457,31 @@ def picked(value: Val, key: int | str) -> Val:
     return join(found)
 
 
+_MANY_KEYS = 24
+
+
+def dictionary_of(parts: Iterable[tuple[object, Val]]) -> Val:
+    """A dictionary of keys and values; where the key is None, of all that the value (a dictionary) holds.
+
+    By what its values vary they say themselves: that one of them does says nothing of the others.
+    """
+    rows: dict[object, Val] = {}
+    rest: Val | None = None
+    for key, held in parts:
+        if key is None:
+            spread = [o for o in held.each if o[0] == "dict"]
+            rows.update(row for o in spread for row in o[1])
+            if not spread or len(spread) < len(held.objs) or any(o[2] is not None for o in spread):
+                rest = UNKNOWN
+        elif isinstance(key, str | int):
+            rows[key] = held
+        else:
+            rest = join2(rest or BOTTOM, held)
+    if len(rows) > _MANY_KEYS:
+        rest, rows = join([*rows.values(), rest or BOTTOM]), {}
+    return Val(frozenset({("dict", tuple(sorted(rows.items(), key=lambda r: str(r[0]))), rest)}))
+
+
 def entries(dictionary: Obj, key: Val) -> list[Val]:
     """What may stand under a key of a dictionary; of one that nobody knows, that some entries vary says nothing."""
     constants = [o[2] for o in key.each if o[0] == "const"]

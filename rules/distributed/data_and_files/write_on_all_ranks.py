@@ -54,7 +54,8 @@ _RANK = re.compile(
 )
 # words of conditions that say that one process writes, or that one may well be all that there is
 _ONE = re.compile(
-    r"is_main|is_master|is_rank|rank_?0|rank_?zero|is_writer|is_saver|is_leader|local_?rank|save_on_each_node|should_save|is_local_main|on_rank"
+    r"is_main|is_master|is_rank|rank_?0|rank_?zero|is_writer|is_saver|is_leader|local_?rank|save_on_each_node|should_save|is_local_main|on_rank",
+    re.IGNORECASE,
 )
 _ALONE = re.compile(
     r"debug|profil|dump|world_size|num_processes|is_initialized|distributed|Lock$|exists", re.IGNORECASE

@@ -24,7 +24,7 @@ from validator.flow.queries.rank_shares import axes_of_rank, axes_of_size, share
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP549", "rank-of-other-group", "error", "1.0", tokens=("rank", "RANK"), solves=True)
+RULE = Rule("MP549", "rank-of-other-group", "warning", "1.0", tokens=("rank", "RANK"), solves=True)
 _NAMES = {frozenset({LOCAL}): "the processes of one node", frozenset({NODE}): "the nodes", WHOLE: "all ranks"}
 
 
