@@ -43,6 +43,7 @@ NOT_YET: dict[tuple[str, str, bool, int], str] = {
     ("extracted method", "MP545", True, 1): "the number of a process comes from loops around the call",
     ("extracted method", "MP550", True, 0): "the loop goes round in another function than its last round is asked for",
     ("extracted method", "MP550", True, 1): "the loop goes round in another function than its last round is asked for",
+    ("extracted method", "MP550", True, 2): "what the test decides stands in another function",
     ("extracted method", "MP551", True, 1): "the loop goes round in another function than the rank is asked for",
     ("extracted method", "MP553", True, 0): "the weights are loaded in another function than the model is wrapped",
     ("extracted method", "MP553", True, 1): "the model is made in another function than it is wrapped",
