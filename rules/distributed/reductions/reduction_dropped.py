@@ -1,9 +1,10 @@
-"""What a function reduces or gathers among ranks is dropped where it is called.
+"""What is reduced or gathered among ranks is dropped.
 
 What it does
     Reports a call, used as a statement, of a function that only gives back what it reduced: its collectives work on
     copies (`tensor.to(device)`, a list made for the purpose), it changes none of its arguments and stores nothing. So
-    it is with collectives of libraries that give a new tensor, such as Accelerate's `gather` and `reduce`.
+    it is with collectives of libraries that give a new tensor, such as Accelerate's `gather` and `reduce`. Reports also
+    a collective that writes into a copy of a tensor (`t = t.cuda()`) which nothing reads afterwards.
 
 Why is this bad
     The caller goes on with the number of its own rank. Logs and schedules are wrong, ranks that decide by it decide
@@ -39,6 +40,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             giving[call.unit] = made
         if _gives(call) and _is_dropped(call):
             yield _report(call, None)
+        elif (copy := _unread_copy(call)) is not None:
+            yield _report_copy(call, copy)
     for unit, made in giving.items():
         for call in queries.calls_of(unit):
             targets = queries.targets(call)
@@ -87,6 +90,64 @@ def _only_given_back(queries: Queries, unit: Unit) -> Place | None:
     if not made or not any(source.root in {m.root for m in made} for each in returned for source in each.sources):
         return None
     return made[0]
+
+
+def _unread_copy(call: Place) -> Place | None:
+    """The copy of a tensor into which a collective writes, and which nothing reads afterwards."""
+    unit = call.unit
+    for operation in call.operations if not is_test(unit.path) and not call.hands_on else ():
+        written = _written(operation.row)
+        into = call.argument(*written) if written is not None and operation.sure else None
+        if into is None or operation.row.root is not None and operation.row.root[0] == "dst":
+            continue
+        behind = [user for user in into.users if user.value.op == "mut" and call.number in user.value.args]
+        others = [user for user in into.users if user.number != call.number and user not in behind]
+        if any(map(_is_read, behind)) or not behind and others:
+            continue
+        made = [into.root._replace(number=n) for n in into.root.value.args] if into.root.value.op == "phi" else [into]
+        copies = [each for each in made if _is_copy(each)]
+        if copies and all(_is_copy(each) or each.root.value.op == "param" for each in made):
+            return copies[0]
+    return None
+
+
+def _is_read(place: Place) -> bool:
+    """Whether a value is read, or given back, at once or behind a branch."""
+    seen, queue = {place.number}, [place]
+    while queue:
+        each = queue.pop()
+        if each.number in each.unit.code.returned:
+            return True
+        for user in each.users:
+            if user.value.op != "phi":
+                return True
+            if user.number not in seen:
+                seen.add(user.number)
+                queue.append(user)
+    return False
+
+
+def _is_copy(place: Place) -> bool:
+    """Whether a value is what a parameter or an attribute is on another device, or of another type."""
+    tensors, moved, place = place.flow.models.tensors, False, place.root
+    while place.value.op == "call" and place.receiver is not None:
+        if place.method in tensors["moves"] or place.method in tensors["casts"] or place.method == "clone":
+            moved = True
+        elif place.method not in tensors["views"]:
+            return False
+        place = place.receiver.root
+    return moved and place.value.op in ("param", "attr")
+
+
+def _report_copy(call: Place, copy: Place) -> Finding:
+    return RULE.finding(
+        call.unit.path,
+        call.at,
+        f"`{call.text}`{call.where} writes into `{copy.text}`, a copy that nothing reads afterwards",
+        help="copy the result back (`t.copy_(copy)`), or return it",
+        related=[Related(copy.unit.path, copy.at[0], "the copy is made here")],
+        context=f"{call.unit.qualname}:{call.method}:copy",
+    )
 
 
 def _stores(unit: Unit) -> bool:
@@ -157,6 +218,18 @@ def evaluate(model, loader):
         accelerator.reduce(loss)  # error: MP555
         print(loss)
 """,
+    """
+import torch.distributed as dist
+
+def allreduce(t, async_op=False):
+    if not t.is_cuda:
+        t = t.detach().cuda()
+    return dist.all_reduce(t, async_op=async_op)  # error: MP555
+
+class Meter:
+    def synchronize(self):
+        dist.all_reduce(self.total.double())  # error: MP555
+""",
 )
 
 CORRECT = (
@@ -193,5 +266,27 @@ class Meter:
 
 def meet(meter):
     meter.synchronize()
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def allreduce(t, async_op=False):
+    if not t.is_cuda:
+        copy = t.detach().cuda()
+        work = dist.all_reduce(copy, async_op=async_op)
+        t.copy_(copy.cpu())
+    else:
+        work = dist.all_reduce(t, async_op=async_op)
+    return work
+
+def meet(device):
+    dist.all_reduce(torch.zeros(1).to(device))
+    dist.all_reduce(torch.ones(1, device=device))
+
+def shown(loss):
+    total = loss.detach().clone()
+    dist.all_reduce(total)
+    print(total.item())
 """,
 )
