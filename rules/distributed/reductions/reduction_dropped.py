@@ -100,8 +100,9 @@ def _unread_copy(call: Place) -> Place | None:
         into = call.argument(*written) if written is not None and operation.sure else None
         if into is None or operation.row.root is not None and operation.row.root[0] == "dst":
             continue
-        behind = [user for user in into.users if user.value.op == "mut" and call.number in user.value.args]
-        others = [user for user in into.users if user.number != call.number and user not in behind]
+        using = [user for user in into.users if user.value.op != "mut" or user.value.args[0] == into.number]
+        behind = [user for user in using if user.value.op == "mut" and call.number in user.value.args]
+        others = [user for user in using if user.number != call.number and user not in behind]
         if any(map(_is_read, behind)) or not behind and others:
             continue
         made = [into.root._replace(number=n) for n in into.root.value.args] if into.root.value.op == "phi" else [into]
