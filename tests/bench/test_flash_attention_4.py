@@ -45,7 +45,8 @@ def _backward(
     lse = lse if query.dim() == 4 else lse[None]
     for p in _each(options.get("cu_seqlens_q"), q.shape[2]):
         merged = Block(o[:, :, p], lse[:, :, p])
-        found = Plain().backward(g[:, :, p], q[:, :, p], k[:, :, p], v[:, :, p], merged, causal, softmax_scale)
+        states = States(q[:, :, p], k[:, :, p], v[:, :, p])
+        found = Plain().backward(g[:, :, p], states, merged, causal, softmax_scale)
         for into, gradient in zip((dq, dk, dv), found, strict=True):
             _headed(into)[:, :, p] = gradient
 
