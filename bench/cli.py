@@ -17,7 +17,7 @@ COMMANDS = {
     "run": "measure configurations: forward, backward, optimizer, memory, loss (the default command)",
     "convert": "rewrite recorded batches as safetensors",
     "compare": "do runs train alike, and is one slower? result directories, pyperf files, training logs",
-    "report": "results as a table, Markdown, CSV, JSON or one HTML page, with plots",
+    "report": "results as a table, Markdown, CSV, JSON or one HTML page",
     "plan": "every legal way to split a model over GPUs, with predicted memory and work; needs no torch",
     "suite": "train with every backend from one checkpoint on the same data; do the losses agree?",
     "matrix": "which combinations of attention, compilation, packing and backend work, and how fast",

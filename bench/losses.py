@@ -38,12 +38,13 @@ def ppo(log_probs: torch.Tensor, inputs: ModelInputs) -> torch.Tensor:
     return -(gain * inputs.loss_mask).sum()
 
 
+OURS = {"sft": Loss(sft, use_actions=False), "ppo": Loss(ppo, use_actions=True)}
+
+
 def find_loss(name: str) -> Loss:
     """`sft`, `ppo`, or `module:function` of the user; raises `ValueError` for anything else."""
-    if name == "sft":
-        return Loss(sft, use_actions=False)
-    if name == "ppo":
-        return Loss(ppo, use_actions=True)
+    if name in OURS:
+        return OURS[name]
     module, _, function = name.partition(":")
     if not function:
         raise ValueError(f"--loss {name}: use sft, ppo or module:function")

@@ -172,18 +172,13 @@ def read_record(path: Path) -> dict[str, Any]:
     return record
 
 
-def stored_names(path: Path) -> set[str]:
-    """The names of the tensors in a checkpoint."""
-    return set(stored.index_of(path))
-
-
 def read_into(path: Path, tensors: dict[str, torch.Tensor], strict: bool) -> None:
     """Fill `tensors` in place, each rank its shards. All ranks must call this with the same names.
 
     Raises `CheckpointError` naming what is missing; with `strict=False` missing tensors keep their values.
     """
-    known = stored_names(path)
-    missing = sorted(set(tensors) - known)
+    known = stored.index_of(path)
+    missing = sorted(tensors.keys() - known.keys())
     if missing and strict:
         raise CheckpointError(f"{path}: {len(missing)} tensors are missing, the first is {missing[0]}")
     stored.fill(path, {name: tensor for name, tensor in tensors.items() if name in known}, alone=False)

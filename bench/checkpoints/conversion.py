@@ -105,15 +105,13 @@ def read(source: Source, model: str | None, num_layers: int | None, trust_pickle
     network = _empty(*describing(source, model, num_layers))
     if source.kind == CHECKPOINT:
         checkpoint.read_record(source.path)
-        everything = checkpoint.stored_names(source.path)
-        named = {name.removeprefix("model.") for name in everything if name.startswith("model.")}
-        names = _matched(source.path, network, named)
-        _fill_from_checkpoint(source.path, {f"model.{name}": tensor for name, tensor in names.items()})
+        known = stored.index_of(source.path)
+        sizes = {name.removeprefix("model."): one.size for name, one in known.items() if name.startswith("model.")}
+        names = _matched(source.path, network, sizes)
+        checkpoint.read_into(source.path, {f"model.{name}": tensor for name, tensor in names.items()}, strict=True)
         return network
     values = _read_deepspeed(source.path, trust_pickle)
-    names = _matched(source.path, network, set(values))
-    for name, tensor in names.items():
-        _same_shape(source.path, name, values[name].shape, tensor)
+    for name, tensor in _matched(source.path, network, {n: value.shape for n, value in values.items()}).items():
         tensor.copy_(values[name])
     return network
 
@@ -132,8 +130,10 @@ def _empty(model: str, num_layers: int | None) -> nn.Module:
     return network.requires_grad_(False)
 
 
-def _matched(path: Path, network: nn.Module, known: set[str]) -> dict[str, torch.Tensor]:
-    """The network's parameters by their stored names, which may be those inside an actor or a wrapper."""
+def _matched(path: Path, network: nn.Module, sizes: Mapping[str, torch.Size]) -> dict[str, torch.Tensor]:
+    """The network's parameters by their stored names, which may be those inside an actor or a wrapper; they must have
+    the sizes that are stored."""
+    known = set(sizes)
     parameters = dict(network.named_parameters())
     tied = set(network.state_dict()) - set(parameters)
     for prefix in ("", ACTOR, f"module.{ACTOR}", "module."):
@@ -145,22 +145,14 @@ def _matched(path: Path, network: nn.Module, known: set[str]) -> dict[str, torch
                     f"{path}: {len(extra)} tensors are not of this model, the first is {extra[0]}; "
                     "is it another --model or --num-layers?"
                 )
+            for name, tensor in wanted.items():
+                if tuple(sizes[name]) != tuple(tensor.shape):
+                    told = f"{path}: {name} is {tuple(sizes[name])}, the model's is {tuple(tensor.shape)}"
+                    raise CheckpointError(told)
             return wanted
     near = set(parameters) - {name.removeprefix("module.").removeprefix(ACTOR) for name in known} - known
     missing = min(near or parameters)
     raise CheckpointError(f"{path}: {len(near)} of the model's {len(parameters)} tensors are missing: {missing} is one")
-
-
-def _fill_from_checkpoint(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
-    known = stored.index_of(path)
-    for name, tensor in tensors.items():
-        _same_shape(path, name, known[name].size, tensor)
-    checkpoint.read_into(path, dict(tensors), strict=True)
-
-
-def _same_shape(path: Path, name: str, found: torch.Size, tensor: torch.Tensor) -> None:
-    if tuple(found) != tuple(tensor.shape):
-        raise CheckpointError(f"{path}: {name} is {tuple(found)}, the model's is {tuple(tensor.shape)}")
 
 
 def _read_hugging_face(path: Path) -> nn.Module:

@@ -6,7 +6,7 @@ that checkpoints have the names and shapes of the unwrapped model and fit every 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,13 @@ import torch.distributed as dist
 from torch import nn
 from torch.optim import Optimizer
 
-from bench.checkpoints import checkpoint, resume
+from bench.checkpoints import checkpoint, resume, stored
 from bench.strategies import processes
 
 
-def _is_engine(model: nn.Module) -> bool:
-    return hasattr(model, "zero_optimization_stage")
-
-
 def _module(model: nn.Module) -> nn.Module:
-    return model.module if _is_engine(model) else model
+    """What an engine wraps."""
+    return model.module if hasattr(model, "zero_optimization_stage") else model
 
 
 def _is_partitioned(parameter: torch.Tensor) -> bool:
@@ -235,8 +232,10 @@ def _whole_shape(parameter: Any) -> tuple[int, ...]:
     return tuple(_whole(parameter, torch.empty(shape, device=parameter.device)).shape)
 
 
-def _load_one(engine: Any, path: Path, name: str, parameter: torch.Tensor, keys: set[str], stored: set[str]) -> None:
-    names = [n for n in (f"model.{name}", *(f"optimizer.{name}.{key}" for key in sorted(keys))) if n in stored]
+def _load_one(
+    engine: Any, path: Path, name: str, parameter: torch.Tensor, keys: set[str], known: Collection[str]
+) -> None:
+    names = [n for n in (f"model.{name}", *(f"optimizer.{name}.{key}" for key in sorted(keys))) if n in known]
     shape = _whole_shape(parameter)
     read = checkpoint.read_alone(path, {n: torch.empty(shape) for n in names})
     for entry, value in read.items():
@@ -246,8 +245,8 @@ def _load_one(engine: Any, path: Path, name: str, parameter: torch.Tensor, keys:
             _set_state(engine, parameter, entry.rpartition(".")[2], value)
 
 
-def _set_step(engine: Any, path: Path, stored: set[str]) -> None:
-    name = next(n for n in sorted(stored) if n.startswith("optimizer.") and n.endswith(".step"))
+def _set_step(engine: Any, path: Path, known: Collection[str]) -> None:
+    name = next(n for n in sorted(known) if n.startswith("optimizer.") and n.endswith(".step"))
     value = checkpoint.read_alone(path, {name: torch.zeros(())})[name]
     for state in _inner(engine).state.values():
         state["step"] = torch.as_tensor(state["step"]).fill_(float(value))
@@ -282,7 +281,7 @@ class EngineTraining(resume.Training):
 
     def fill(self, path: Path, with_optimizer: bool, strict: bool) -> None:
         """Tensor by tensor: no rank holds the whole model."""
-        engine, known = self.engine, checkpoint.stored_names(path)
+        engine, known = self.engine, stored.index_of(path)
         states = [name for name in known if with_optimizer and name.startswith("optimizer.")]
         keys = {name.rpartition(".")[2] for name in states}
         if keys:

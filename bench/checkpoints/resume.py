@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-from bench.checkpoints import checkpoint
+from bench.checkpoints import checkpoint, stored
 from bench.strategies.data import ResumableLoader
 from bench.strategies.gradients import LossScaler
 
@@ -65,7 +65,7 @@ class Training:
     def fill(self, path: Path, with_optimizer: bool, strict: bool) -> None:
         """Read a checkpoint's tensors in place."""
         if with_optimizer and self.optimizer is not None:
-            checkpoint.create_missing_state(self.optimizer, self.names(), checkpoint.stored_names(path))
+            checkpoint.create_missing_state(self.optimizer, self.names(), stored.index_of(path))
         checkpoint.read_into(path, self.tensors(with_optimizer), strict)
 
     def save(self, save_dir: str, tag: str | None, client_state: dict[str, Any] | None, **kept: Any) -> str:

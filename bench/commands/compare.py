@@ -14,14 +14,16 @@ from pathlib import Path
 
 from bench.cli import FAILED, OK, UNDECIDED
 from bench.compare import logprobs
-from bench.compare.pairs import NOT_COMPARABLE, Limits, Pair, compare
+from bench.compare.pairs import NOT_COMPARABLE, Limits, compare
 from bench.compare.plot import check_target, save
-from bench.compare.render import as_data, as_markdown, as_text, mismatch_as_json, mismatch_as_text
+from bench.compare.render import as_data, as_text, mismatch_as_json, mismatch_as_text
 from bench.compare.series import Run
 from bench.compare.sources import read
 from bench.problems import InputError, in_one_line
 from bench.terminal.parsing import Parser, share
-from bench.terminal.text import valid_json
+from bench.terminal.text import MARKDOWN, valid_json
+
+STYLES = {"text": "simple", "markdown": MARKDOWN}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,24 +37,15 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--threshold", type=share, default=0.05, help="allowed relative difference of a loss; default 0.05")
     p.add_argument("--fall-threshold", type=share, default=0.05, metavar="SHARE",
                    help="how much less, or more, a loss may fall than the reference's; default 0.05")  # fmt: skip
-    p.add_argument(
-        "--grad-norm-threshold",
-        dest="norm_threshold",
-        type=share,
-        metavar="SHARE",
-        help="--threshold of gradient norms; default: none, only shown",
-    )
+    p.add_argument("--grad-norm-threshold", dest="norm_threshold", type=share, metavar="SHARE",
+                   help="--threshold of gradient norms; default: none, only shown")  # fmt: skip
     p.add_argument("--first-norm-threshold", type=share, default=0.05, metavar="SHARE",
                    help="of the first gradient norms, where the first losses are equal; default 0.05")  # fmt: skip
     p.add_argument("--atol", type=share, default=0.0, help="differences up to this count as none; default 0")
     p.add_argument("--max-slowdown", type=share, metavar="SHARE", help="0.1 allows 10%% more time; default: any")
     p.add_argument("--must-fall", action="store_true", help="fail where a loss does not fall")
-    p.add_argument(
-        "--common-steps",
-        dest="common_only",
-        action="store_true",
-        help="steps that one side lacks are a note, no failure",
-    )
+    p.add_argument("--common-steps", dest="common_only", action="store_true",
+                   help="steps that one side lacks are a note, no failure")  # fmt: skip
     p.add_argument("--rebase", action="store_true", help="count the steps of each run from its first")
     p.add_argument("--loss-key", metavar="NAME", help="the loss in logs that hold several, such as critic_loss")
     p.add_argument("--plot", type=Path, metavar="FILE", help="loss curves as PNG, SVG or PDF")
@@ -62,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
                    f"{', '.join(logprobs.NAMES)}; what {', '.join(logprobs.MASKS)} has 0 for, such as padding, is left "
                    "out, and without a mask every number is a token's")  # fmt: skip
     p.add_argument("--kl-threshold", type=share, default=0.01, help="of --logprobs: allowed divergence; default 0.01")
-    p.add_argument("--format", choices=("text", "markdown", "json"), default="text")
+    p.add_argument("--format", choices=(*STYLES, "json"), default="text")
     return p
 
 
@@ -80,7 +73,10 @@ def main(arguments: Sequence[str]) -> int:
     pairs = [compare(a, b, limits) for a, b in chosen]
     if options.plot:
         save(pairs, options.plot, options.threshold)
-    print(_shown(pairs, unmatched, options.format))
+    if options.format == "json":
+        print(valid_json(as_data(pairs, unmatched), indent=1, ensure_ascii=False))
+    else:
+        print(as_text(pairs, unmatched, STYLES[options.format]))
     statuses = {pair.status for pair in pairs}
     return FAILED if statuses & {"FAIL", NOT_COMPARABLE} else UNDECIDED if "undecided" in statuses else OK
 
@@ -92,14 +88,9 @@ def _logprobs(options: argparse.Namespace) -> int:
     first, second = options.paths
     found = logprobs.compare(logprobs.read(first), logprobs.read(second), (str(first), str(second)))
     told = logprobs.findings(found, options.kl_threshold)
-    print(mismatch_as_json(found, told) if options.format == "json" else mismatch_as_text(found, told, options.format))
+    as_json = options.format == "json"
+    print(mismatch_as_json(found, told) if as_json else mismatch_as_text(found, told, STYLES[options.format]))
     return FAILED if any(fails for fails, _ in told) else OK
-
-
-def _shown(pairs: list[Pair], unmatched: list[str], form: str) -> str:
-    if form == "json":
-        return valid_json(as_data(pairs, unmatched), indent=1, ensure_ascii=False)
-    return as_markdown(pairs, unmatched) if form == "markdown" else as_text(pairs, unmatched)
 
 
 BY_SETTINGS = attrgetter("identity")

@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
         raise dumps.DumpError(f"--source {options.source}: no such directory")
     recorded, stacks = read(options.dumps)
     lines, waits, frames = diagnosis(recorded, stacks)
-    print("\n".join(lines))
+    print("\n".join(lines), flush=True)
     if options.source is not None and waits:
         print("\n".join(_explained(options.source, frames)))
     return FAILED if waits else OK

@@ -106,10 +106,6 @@ def _chosen(options: argparse.Namespace, base: Configuration, gpus: int) -> tupl
     if not options.full:
         return cells.eight(base, options.compile_mode), []
 
-    def reason(configuration: Configuration) -> str | None:
-        refused = refusal(configuration, gpus)
-        return None if refused is None else refused[0]
-
     there = [one for one in backends.every().values() if all(map(availability.installed, one.needs))]
     axes = {**AXES, "backend": tuple(name for one in there for name in one.variants())}
 
@@ -117,7 +113,7 @@ def _chosen(options: argparse.Namespace, base: Configuration, gpus: int) -> tupl
         old = None if options.force else results.read_result(cell.configuration.directory(options.output))
         return old is not None and old["status"] != "interrupted"
 
-    possible, refused = cells.product(base, axes, reason)
+    possible, refused = cells.product(base, axes, lambda one: refusal(one, gpus))
     chosen = cells.cover(possible, options.strength, options.max_cells, measured)
     return chosen, cells.never(possible, refused, options.strength)
 

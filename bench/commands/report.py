@@ -1,4 +1,4 @@
-"""`python -m bench report DIR …`: results as a table, Markdown, CSV, JSON or one HTML page, with plots.
+"""`python -m bench report DIR …`: results as a table, Markdown, CSV, JSON or one HTML page.
 
 DIR holds result directories, .jsonl files of results and training logs, at any depth.
 """
@@ -31,7 +31,6 @@ def parser() -> argparse.ArgumentParser:
                    help="results, logs, a matrix: directories, files; default ./results")  # fmt: skip
     p.add_argument("--format", choices=FORMATS, help="default: by the name of --output, else text")
     p.add_argument("--output", type=Path, metavar="FILE", help="write there and not to standard output")
-    p.add_argument("--plots", type=Path, metavar="DIR", help="write each chart there as PNG and SVG")
     p.add_argument("--wide", action="store_true", help=WIDE)
     p.add_argument("--title", default="Results of bench")
     return p
@@ -43,12 +42,11 @@ def main(arguments: Sequence[str]) -> int:
     options = parser().parse_args(arguments)
     form = options.format or _format_of(options.output)
     found = collect(options.paths)
-    if options.plots:
-        _save_plots(found, options.plots)
     text = _rendered(found, form, options).rstrip("\n")
     if options.output:
         options.output.parent.mkdir(parents=True, exist_ok=True)
         options.output.write_text(f"{text}\n", encoding="utf-8")
+        print(f"bench report: wrote {len(found.rows)} rows to {options.output}", file=sys.stderr)
     else:
         print(text, flush=True)
     for note in found.passed_over:
@@ -64,14 +62,6 @@ def _format_of(output: Path | None) -> str:
     if suffix not in SUFFIXES:
         raise Problem(f"--output {output}: {suffix} is not written; there are {', '.join(SUFFIXES)}, or give --format")
     return SUFFIXES[suffix]
-
-
-def _save_plots(found: Collection, folder: Path) -> None:
-    from bench.report.charts import charts
-
-    folder.mkdir(parents=True, exist_ok=True)
-    for chart in charts(found):
-        chart.save(folder)
 
 
 def _rendered(found: Collection, form: str, options: argparse.Namespace) -> str:

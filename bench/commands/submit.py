@@ -8,7 +8,6 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -46,8 +45,6 @@ def main(arguments: Sequence[str]) -> int:
     script = _read(options.script)
     sizes = _sizes(options)
     command = _command(options, script, sizes)
-    if sys.stderr.isatty():
-        print(f"reading {options.source.resolve()}; --source names a smaller tree", file=sys.stderr, flush=True)
     found = [*check(options.script, script, sizes, options.source), *own_flags.check(script.text)]
     for finding in found:
         print(_line(options.script, finding))

@@ -179,8 +179,6 @@ class Session:
         """The finding about a function in which a rank stands; "" without one, or without `--source`."""
         if self.options.source is None:
             return ""
-        if sys.stderr.isatty():
-            _say(f"reading {self.options.source} for what explains it")
         try:
             nearest = findings.explain(self.options.source, frames)[:1]
         except ValidatorError as error:

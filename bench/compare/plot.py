@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from bench.compare.pairs import Pair
 from bench.problems import InputError
@@ -22,17 +21,13 @@ def check_target(path: Path) -> None:
 
 
 def save(pairs: Sequence[Pair], path: Path, threshold: float) -> None:
-    """Write the plot. Raises `InputError` where no two runs share a loss."""
-    if not any(pair.alignment for pair in pairs):
-        raise InputError(f"--plot {path}: there are no losses to draw")
-    draw(pairs, threshold).savefig(path, dpi=150)
-
-
-def draw(pairs: Sequence[Pair], threshold: float | None = None) -> Any:
-    """A matplotlib figure of the losses of all runs, and of their distance from the reference by step."""
+    """Draw the losses of all runs, and their distance from the reference by step. Raises `InputError` where no two runs
+    share a loss."""
     from matplotlib.figure import Figure
 
     drawn = [pair for pair in pairs if pair.alignment]
+    if not drawn:
+        raise InputError(f"--plot {path}: there are no losses to draw")
     figure = Figure(figsize=(8, 6), layout="constrained")
     top, bottom = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
     for run in (drawn[0].first, *(pair.second for pair in drawn)):
@@ -40,25 +35,24 @@ def draw(pairs: Sequence[Pair], threshold: float | None = None) -> Any:
         steps = sorted(run.loss.values)
         values = [run.loss.values[step] for step in steps]
         top.plot(
-            steps, [value if abs(value) < MOST else math.nan for value in values], label=plain(run.name), linewidth=1.2
+            steps, [value if abs(value) < MOST else math.nan for value in values], label=_plain(run.name), linewidth=1.2
         )
     for number, pair in enumerate(drawn, start=1):
         assert pair.alignment is not None
         points = [(s, d) for s, d in sorted(pair.alignment.differences.items()) if abs(d) < MOST]
         if points:
             bottom.plot(*zip(*points, strict=True), color=f"C{number % 10}", linewidth=1.2)
-    if threshold is not None:
-        bottom.axhline(threshold, color="grey", linestyle="--", linewidth=1)
+    bottom.axhline(threshold, color="grey", linestyle="--", linewidth=1)
     top.set_ylabel("loss")
     bottom.set(xlabel="step", ylabel="relative difference")
     bottom.set_yscale("symlog", linthresh=1e-6)
     bottom.yaxis.set_major_formatter(lambda value, _: f"{value:.4g}")
     bottom.xaxis.get_major_locator().set_params(integer=True)
     figure.legend(*top.get_legend_handles_labels(), fontsize="x-small", loc="outside lower center", ncols=3)
-    return figure
+    figure.savefig(path, dpi=150)
 
 
-def plain(name: str) -> str:
+def _plain(name: str) -> str:
     """A name from a file as a label: a `$` is a dollar and no formula, and matplotlib leaves labels that begin with
     an underscore out of the legend."""
     return "".join(c if c.isprintable() else "?" for c in name).replace("$", r"\$").lstrip("_") or "run"

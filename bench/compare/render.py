@@ -53,10 +53,6 @@ def _verdict(pair: Pair, one: bool, style: str) -> str:
     return f"{pair.status}  {plain(pair.second.name, style)}{against}"
 
 
-def as_markdown(pairs: Sequence[Pair], unmatched: Sequence[str] = ()) -> str:
-    return as_text(pairs, unmatched, style="github")
-
-
 def _reference_rows(pair: Pair) -> list[list[str]]:
     values = [(a.quantity, a.first) for a in pair.alignments]
     return [
@@ -111,9 +107,8 @@ def _amount(value: float, unit: str) -> str:
     return f"{value / 1e9:.4g} GB" if unit == "byte" else f"{value:.5g}"
 
 
-def mismatch_as_text(found: Mismatch, told: Sequence[tuple[bool, str]], form: str = "text") -> str:
+def mismatch_as_text(found: Mismatch, told: Sequence[tuple[bool, str]], style: str) -> str:
     """Log-probabilities of two engines: the whole, by position, by length, findings, a verdict."""
-    style = "github" if form == "markdown" else "simple"
     whole = [
         ["tokens", f"{found.tokens:,}"], ["mean difference", f"{found.mean:.3g}"],
         ["largest difference", f"{found.largest:.3g}"], ["second less first", f"{found.bias:+.3g}"],

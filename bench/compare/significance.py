@@ -89,14 +89,12 @@ def _interval(a: list[float], b: list[float], difference: float) -> tuple[float 
     logarithms spread as they do, to first order."""
     if min(len(a), len(b)) < 2:
         return None, None
-    errors = [statistics.variance(sample) / len(sample) for sample in (a, b)]
-    if sum(errors) == 0.0:
+    if statistics.variance(a) + statistics.variance(b) == 0.0:
         return math.exp(difference), math.exp(difference)
     from scipy import stats
 
-    shares = [error / sum(errors) for error in errors]
-    freedom = 1.0 / sum(share**2 / (len(s) - 1) for share, s in zip(shares, (a, b), strict=True))
-    reach = float(stats.t.ppf((1.0 + CONFIDENCE) / 2.0, freedom)) * math.sqrt(sum(errors))
+    interval = stats.ttest_ind(a, b, equal_var=False).confidence_interval(CONFIDENCE)
+    reach = float(interval.high - interval.low) / 2.0
     return _exp(difference - reach), _exp(difference + reach)
 
 

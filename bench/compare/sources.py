@@ -192,12 +192,8 @@ def _spread(curves: list[list[float]]) -> float | None:
     """The largest relative difference between the loss curves of several processes."""
     if len(curves) < 2:
         return None
-    worst = 0.0
-    for losses in zip(*curves, strict=False):
-        top, bottom = max(losses), min(losses)
-        if top != bottom:
-            worst = max(worst, (top - bottom) / max(abs(top), abs(bottom)))
-    return worst
+    steps = [step for step in zip(*curves, strict=False) if max(step) != min(step)]
+    return max((0.0, *((max(step) - min(step)) / max(map(abs, step)) for step in steps)))
 
 
 def _pyperf(path: Path) -> list[Run]:

@@ -6,6 +6,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,38 +16,21 @@ ITEMS = 8
 """Values of one collection that are shown; the number of the others is."""
 
 
-class ShapeLog:
-    """Hooks on modules; `remove()` or the end of a `with` takes them off."""
-
-    def __init__(self, handles: list[Any]) -> None:
-        self._handles = handles
-
-    def remove(self) -> None:
-        while self._handles:
-            self._handles.pop().remove()
-
-    def __enter__(self) -> ShapeLog:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
-
-
-def log_shapes(module: nn.Module, depth: int = 0, write: Callable[[str], None] | None = None) -> ShapeLog:
+def log_shapes(module: nn.Module, depth: int = 0, write: Callable[[str], None] | None = None) -> ExitStack:
     """Write a line before and one after each forward pass of `module`, and of the modules inside it to `depth`.
 
     Lines begin with the rank and go to standard error unless `write` takes them. Nothing is communicated, and no
-    value is read from a device. Put it on after the model is wrapped.
+    value is read from a device. Put it on after the model is wrapped; `close()` or the end of a `with` takes it off.
     """
     put = write or _to_stderr
-    handles = []
+    hooks = ExitStack()
     for name, part in module.named_modules():
         if name and name.count(".") + 1 > depth:
             continue
         label = f"{name} {type(part).__name__}".strip()
-        handles.append(part.register_forward_pre_hook(_before(label, put), with_kwargs=True))
-        handles.append(part.register_forward_hook(_after(label, put)))
-    return ShapeLog(handles)
+        hooks.callback(part.register_forward_pre_hook(_before(label, put), with_kwargs=True).remove)
+        hooks.callback(part.register_forward_hook(_after(label, put)).remove)
+    return hooks
 
 
 def _to_stderr(line: str) -> None:

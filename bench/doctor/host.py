@@ -139,9 +139,5 @@ def compiler(on_gpu: bool) -> Check:
     found = next(filter(None, map(shutil.which, COMPILERS)), None)
     if found is not None:
         return ok("compiler", found)
-    loss = (
-        "torch.compile needs a C compiler for its launchers"
-        if on_gpu
-        else "torch.compile cannot be measured on the CPU"
-    )
-    return warning("compiler", f"none of {', '.join(COMPILERS[:3])}", f"install g++: {loss}")
+    why = "its launchers" if on_gpu else "all that it makes for the CPU"
+    return warning("compiler", f"none of {', '.join(COMPILERS[:3])}", f"install g++: torch.compile needs it for {why}")

@@ -143,8 +143,5 @@ def _fill_row(fields: dict[str, list[torch.Tensor]], lengths: list[int], total: 
     if missing <= 0:
         return
     lengths.append(missing)
-    for name in ("ids", "labels"):
-        fields[name].append(torch.zeros(missing, dtype=torch.int64))
-    fields["mask"].append(torch.zeros(missing, dtype=torch.bool))
-    fields["advantages"].append(torch.zeros(missing))
-    fields["positions"].append(torch.arange(missing))
+    for name, parts in fields.items():
+        parts.append(torch.arange(missing) if name == "positions" else parts[0].new_zeros(missing))

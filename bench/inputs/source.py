@@ -18,10 +18,6 @@ class InputSource:
         self.source = sources.of(configuration.inputs).open_(configuration, vocabulary, dp_rank)
         self.recorded: list[Batch] = self.source.recorded
 
-    def __len__(self) -> int:
-        """Batches before they repeat; 0 for an endless source."""
-        return len(self.recorded)
-
     def micro_batches(self, accumulation: int) -> Iterator[list[Batch]]:
         """Micro-batches of this rank's steps, without end."""
         stream = iter(self.source)

@@ -64,18 +64,19 @@ class Refused(NamedTuple):
 
 
 def product(
-    base: Configuration, axes: Mapping[str, Sequence[Any]], refusal: Callable[[Configuration], str | None]
+    base: Configuration, axes: Mapping[str, Sequence[Any]], refusal: Callable[[Configuration], tuple[str, str] | None]
 ) -> tuple[list[tuple[Cell, frozenset[Setting]]], dict[frozenset[Setting], str]]:
-    """All cells that could run with their settings, and the settings of the others with the reason."""
+    """All cells that could run with their settings, and the settings of the others with the reason: the first of the
+    two texts of `refusal`."""
     possible, refused = [], {}
     for values in itertools.product(*axes.values()):
         named = dict(zip(axes, values, strict=True))
         cell, settings = configure(base, named), frozenset(named.items())
-        reason = refusal(cell.configuration)
-        if reason is None:
+        told = refusal(cell.configuration)
+        if told is None:
             possible.append((cell, settings))
         else:
-            refused[settings] = reason
+            refused[settings] = told[0]
     return possible, refused
 
 

@@ -36,7 +36,7 @@ def classify(row: Mapping[str, Any], reference: Sequence[float] | None) -> Outco
     if reference is not None:
         tolerance = TOLERANCE[row["configuration"]["dtype"]]
         compared, wrong = first_mismatch(reference, row["runs"][0]["losses"], tolerance)
-        difference = compared.maximum
+        difference = compared.max_difference
         if wrong is not None:
             detail = f"step {wrong[0]}: {wrong[1]:.5f}, eager in fp32: {wrong[2]:.5f}"
             return Outcome("wrong loss", detail, difference)

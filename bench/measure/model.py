@@ -45,31 +45,30 @@ def model_config(model: str, num_layers: int | None = None, trust_remote_code: b
     """
     from transformers import AutoConfig
 
-    known = presets()
-    listed = None if "/" in model or model in known or Path(model).exists() else _listed(model)
     try:
-        if model in known:
-            values = {key: value for key, value in known[model].items() if key != "source"}
-            config = AutoConfig.for_model(values.pop("model_type"), **values)
-        elif listed is not None:
-            config = AutoConfig.for_model(listed.pop("model_type"), **listed)
-        elif model.endswith(".json"):
-            values = json.loads(Path(model).read_text(encoding="utf-8"))
-            config = AutoConfig.for_model(values.pop("model_type"), **values)
-        else:
+        values = _shape(model)
+        if values is None:
             config = AutoConfig.from_pretrained(model, trust_remote_code=trust_remote_code)
+        else:
+            config = AutoConfig.for_model(values.pop("model_type"), **values)
     except KeyError as error:
         raise ModelError(f"--model {model}: the configuration lacks {error}") from None
     except Exception as error:  # values of another type: transformers' errors about them share no base
-        names = ", ".join(sorted(known))
+        names = ", ".join(sorted(presets()))
         raise ModelError(f"--model {model}: {one_line(error)} (known: {names})") from None
     config = getattr(config, "text_config", None) or config
     return _with_layers(config, num_layers)
 
 
-def _listed(model: str) -> dict[str, Any] | None:
-    """The shape of a published checkpoint by its short name, such as `qwen2.5-0.5b`; None where it is not listed."""
-    facts = find(model)
+def _shape(model: str) -> dict[str, Any] | None:
+    """What `config.json` has of a preset, of a file, or of a published checkpoint by its short name, such as
+    `qwen2.5-0.5b`; None for directories and names on a hub."""
+    if model in presets():
+        return {key: value for key, value in presets()[model].items() if key != "source"}
+    if model.endswith(".json"):
+        found: dict[str, Any] = json.loads(Path(model).read_text(encoding="utf-8"))
+        return found
+    facts = None if "/" in model or Path(model).exists() else find(model)
     if facts is None:
         return None
     entries = raw_entries()

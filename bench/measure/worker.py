@@ -12,6 +12,7 @@ from typing import Any
 from bench import losses
 from bench.attention.choice import resolve
 from bench.configuration import Configuration, compiles, has_weights, stored
+from bench.inputs.batch import Batch
 from bench.inputs.packing import ModelInputs
 from bench.inputs.source import InputSource, to_inputs
 from bench.measure.clock import (
@@ -82,14 +83,12 @@ class Run:
 
     def next_inputs(self) -> list[ModelInputs]:
         """What this rank's model takes in the next step, one entry per micro-batch."""
-        strategy = self.strategy
-        return [
-            to_inputs(
-                batch, self.configuration, use_actions=self.loss.use_actions,
-                ring_rank=strategy.ring_attn_rank, ring_size=strategy.ring_size,
-            )
-            for batch in next(self.steps)
-        ]  # fmt: skip
+        return [self.inputs_of(batch) for batch in next(self.steps)]
+
+    def inputs_of(self, batch: Batch) -> ModelInputs:
+        """What this rank's model takes of a batch."""
+        rank, size = self.strategy.ring_attn_rank, self.strategy.ring_size
+        return to_inputs(batch, self.configuration, use_actions=self.loss.use_actions, ring_rank=rank, ring_size=size)
 
     def step(self, phase: Any) -> StepResult:
         """One optimizer step on the next inputs, which are made before its clock starts."""

@@ -49,17 +49,13 @@ class Metric:
         return self.show(value) + (self.beside(row) if self.beside is not None else "")
 
 
+COUNT, SHARE = "{:,.0f}".format, "{:.0%}".format
+"""How a metric is shown."""
+
+
 def summed(name: str) -> Callable[[Row], Any]:
     """The value that a row's summary has under a name, None without."""
     return lambda row: row.summary.get(name)
-
-
-def count(value: float) -> str:
-    return f"{value:,.0f}"
-
-
-def share(value: float) -> str:
-    return f"{value:.0%}"
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from bench.metrics import Metric, share
+from bench.metrics import SHARE, Metric
 
 if TYPE_CHECKING:
     from bench.report.rows import Row
@@ -16,6 +16,6 @@ def _casts(row: Row) -> float | None:
 
 
 METRICS = (
-    Metric("network", "network", lambda row: row.effective.get("communication_share"), share, 40, 13),
+    Metric("network", "network", lambda row: row.effective.get("communication_share"), SHARE, 40, 13),
     Metric("casts", "casts ms", _casts, lambda value: f"{value * 1e3:.1f}", 41, 15),
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bench.configuration import Configuration, model_facts
-from bench.metrics import Metric, count, share, summed
+from bench.metrics import COUNT, SHARE, Metric, summed
 from bench.predict.flops import per_token
 from bench.results.measured import SPEED, rate, seconds_per_token
 
@@ -41,8 +41,8 @@ def _padded(row: Row) -> float | None:
 
 
 METRICS = (
-    Metric("tokens", "tokens/s/GPU", lambda row: row.tokens, count, 20, 1, tracked="throughput"),
-    Metric("padded", "padded/s/GPU", _padded, count, 22, 14),
+    Metric("tokens", "tokens/s/GPU", lambda row: row.tokens, COUNT, 20, 1, tracked="throughput"),
+    Metric("padded", "padded/s/GPU", _padded, COUNT, 22, 14),
     Metric("flops", "TFLOP/s fwd+bwd", summed("model_flops_per_second"), lambda v: f"{v / 1e12:.3g}", 30, 9),
-    Metric("peak_share", "of peak", summed("peak_share"), share, 31, 10),
+    Metric("peak_share", "of peak", summed("peak_share"), SHARE, 31, 10),
 )

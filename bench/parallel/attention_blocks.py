@@ -23,7 +23,9 @@ class Block(NamedTuple):
     lse: torch.Tensor
 
 
-class Gradients(NamedTuple):
+class States(NamedTuple):
+    """What attention reads of a block, or the gradients of these."""
+
     query: torch.Tensor
     key: torch.Tensor
     value: torch.Tensor
@@ -34,19 +36,16 @@ class Kernel(Protocol):
 
     name: str
 
-    def forward(
-        self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool, scale: float
-    ) -> Block: ...
+    def forward(self, states: States, causal: bool, scale: float) -> Block: ...
 
-    def backward(
-        self, grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-        merged: Block, causal: bool, scale: float,
-    ) -> Gradients: ...  # fmt: skip
+    def backward(self, grad: torch.Tensor, states: States, merged: Block, causal: bool, scale: float) -> States: ...
 
 
-def _expanded(states: torch.Tensor, heads: int) -> torch.Tensor:
+def _expanded(states: States) -> States:
     """Each key head as often as query heads share it."""
-    return states if states.shape[1] == heads else states.repeat_interleave(heads // states.shape[1], dim=1)
+    query, key, value = states
+    shared = query.shape[1] // key.shape[1]
+    return states if shared == 1 else States(query, *(each.repeat_interleave(shared, dim=1) for each in (key, value)))
 
 
 def _reduced(gradient: torch.Tensor, key_heads: int) -> torch.Tensor:
@@ -59,21 +58,15 @@ class CpuFlash:
 
     name = "cpu_flash"
 
-    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool, scale: float) -> Block:
-        key, value = _expanded(key, query.shape[1]), _expanded(value, query.shape[1])
-        return Block(
-            *torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, causal, scale=scale)
-        )
+    def forward(self, states: States, causal: bool, scale: float) -> Block:
+        flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+        return Block(*flash(*_expanded(states), 0.0, causal, scale=scale))
 
-    def backward(
-        self, grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-        merged: Block, causal: bool, scale: float,
-    ) -> Gradients:  # fmt: skip
-        keys, values = _expanded(key, query.shape[1]), _expanded(value, query.shape[1])
+    def backward(self, grad: torch.Tensor, states: States, merged: Block, causal: bool, scale: float) -> States:
         grad_query, *rest = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
-            grad, query, keys, values, merged.output, merged.lse, 0.0, causal, scale=scale
+            grad, *_expanded(states), merged.output, merged.lse, 0.0, causal, scale=scale
         )
-        return Gradients(grad_query, *(_reduced(each, key.shape[1]) for each in rest))
+        return States(grad_query, *(_reduced(each, states.key.shape[1]) for each in rest))
 
 
 class Cudnn:
@@ -82,24 +75,20 @@ class Cudnn:
 
     name = "cudnn"
 
-    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool, scale: float) -> Block:
+    def forward(self, states: States, causal: bool, scale: float) -> Block:
         output, lse, *_ = torch.ops.aten._scaled_dot_product_cudnn_attention(
-            query, key, value, None, True, 0.0, causal, False, scale=scale
+            *states, None, True, 0.0, causal, False, scale=scale
         )
         return Block(output, lse.squeeze(-1))
 
-    def backward(
-        self, grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-        merged: Block, causal: bool, scale: float,
-    ) -> Gradients:  # fmt: skip
+    def backward(self, grad: torch.Tensor, states: States, merged: Block, causal: bool, scale: float) -> States:
         lse = merged.lse.contiguous().unsqueeze(-1)
-        seed = _no_seed(query.device)
-        return Gradients(
+        seed, lengths = _no_seed(grad.device), (states.query.shape[2], states.key.shape[2])
+        return States(
             *torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
-                grad, query, key, value, merged.output, lse, seed, seed, None, None, None, query.shape[2], key.shape[2],
-                0.0, causal, scale=scale,
+                grad, *states, merged.output, lse, seed, seed, None, None, None, *lengths, 0.0, causal, scale=scale
             )
-        )  # fmt: skip
+        )
 
 
 @cache
@@ -114,18 +103,15 @@ class Flash4:
 
     name = flash_attention_4.NAME
 
-    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool, scale: float) -> Block:
-        q, k, v = (tensor.transpose(1, 2) for tensor in (query, key, value))
+    def forward(self, states: States, causal: bool, scale: float) -> Block:
+        q, k, v = (tensor.transpose(1, 2) for tensor in states)
         output, lse = flash_attention_4.forward(q, k, v, None, 0, scale, causal)
         return Block(output.transpose(1, 2), lse)
 
-    def backward(
-        self, grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-        merged: Block, causal: bool, scale: float,
-    ) -> Gradients:  # fmt: skip
-        g, q, k, v, output = (tensor.transpose(1, 2) for tensor in (grad, query, key, value, merged.output))
+    def backward(self, grad: torch.Tensor, states: States, merged: Block, causal: bool, scale: float) -> States:
+        g, q, k, v, output = (tensor.transpose(1, 2) for tensor in (grad, *states, merged.output))
         found = flash_attention_4.backward(g, q, k, v, output, merged.lse.contiguous(), None, 0, scale, causal)
-        return Gradients(*(gradient.transpose(1, 2) for gradient in found))
+        return States(*(gradient.transpose(1, 2) for gradient in found))
 
 
 class CudaFlash:
@@ -133,24 +119,18 @@ class CudaFlash:
 
     name = "sdpa_flash"
 
-    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool, scale: float) -> Block:
-        output, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(
-            query, key, value, 0.0, causal, False, scale=scale
-        )
+    def forward(self, states: States, causal: bool, scale: float) -> Block:
+        output, lse, *_ = torch.ops.aten._scaled_dot_product_flash_attention(*states, 0.0, causal, False, scale=scale)
         return Block(output, lse)
 
-    def backward(
-        self, grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-        merged: Block, causal: bool, scale: float,
-    ) -> Gradients:  # fmt: skip
-        empty = torch.empty((2,), dtype=torch.uint64, device=query.device)
-        lse = merged.lse.contiguous()
-        return Gradients(
+    def backward(self, grad: torch.Tensor, states: States, merged: Block, causal: bool, scale: float) -> States:
+        empty = torch.empty((2,), dtype=torch.uint64, device=grad.device)
+        lse, lengths = merged.lse.contiguous(), (states.query.shape[2], states.key.shape[2])
+        return States(
             *torch.ops.aten._scaled_dot_product_flash_attention_backward(
-                grad, query, key, value, merged.output, lse, None, None, query.shape[2], key.shape[2],
-                0.0, causal, empty, empty[:0], scale=scale,
+                grad, *states, merged.output, lse, None, None, *lengths, 0.0, causal, empty, empty[:0], scale=scale
             )
-        )  # fmt: skip
+        )
 
 
 class Plain:
@@ -158,8 +138,8 @@ class Plain:
 
     name = "plain"
 
-    def forward(self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, causal: bool, scale: float) -> Block:
-        key, value = _expanded(key, query.shape[1]), _expanded(value, query.shape[1])
+    def forward(self, states: States, causal: bool, scale: float) -> Block:
+        query, key, value = _expanded(states)
         outputs, lses = [], []
         for start in range(0, query.shape[2], QUERY_BLOCK):
             scores = _scores(query, key, start, causal, scale)
@@ -168,12 +148,8 @@ class Plain:
             lses.append(lse)
         return Block(torch.cat(outputs, 2).to(query.dtype), torch.cat(lses, 2))
 
-    def backward(
-        self, grad: torch.Tensor, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor,
-        merged: Block, causal: bool, scale: float,
-    ) -> Gradients:  # fmt: skip
-        key_heads = key.shape[1]
-        key, value = _expanded(key, query.shape[1]), _expanded(value, query.shape[1])
+    def backward(self, grad: torch.Tensor, states: States, merged: Block, causal: bool, scale: float) -> States:
+        query, key, value = _expanded(states)
         grad_key = torch.zeros_like(key, dtype=torch.float32)
         grad_value = torch.zeros_like(value, dtype=torch.float32)
         grad_query = torch.empty_like(query, dtype=torch.float32)
@@ -187,7 +163,7 @@ class Plain:
             grad_scores = weights * (grad_rows @ value.float().transpose(-1, -2) - delta[:, :, rows]) * scale
             grad_query[:, :, rows] = grad_scores @ key.float()
             grad_key += grad_scores.transpose(-1, -2) @ query[:, :, rows].float()
-        return Gradients(grad_query, _reduced(grad_key, key_heads), _reduced(grad_value, key_heads))
+        return States(grad_query, *(_reduced(each, states.key.shape[1]) for each in (grad_key, grad_value)))
 
 
 def _scores(query: torch.Tensor, key: torch.Tensor, start: int, causal: bool, scale: float) -> torch.Tensor:

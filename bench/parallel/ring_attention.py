@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from bench.parallel.attention_blocks import Block, Kernel, cudnn_fits, kernel_for, merge_
+from bench.parallel.attention_blocks import Block, Kernel, States, cudnn_fits, kernel_for, merge_
 
 ATTENTION_NAME = "meshproof_ring"
 LONG_DOCUMENT = 2048
@@ -140,6 +140,10 @@ def _running_dtype(tensor: torch.Tensor, ring: Ring) -> torch.dtype:
     return tensor.dtype if ring.size <= 2 else torch.float32
 
 
+def _block(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, rows: slice, columns: slice) -> States:
+    return States(query[:, :, rows], key[:, :, columns], value[:, :, columns])
+
+
 class RingAttention(torch.autograd.Function):
     """Forward and backward of the ring. Local shapes: (batch, heads, local positions, head size)."""
 
@@ -159,7 +163,7 @@ class RingAttention(torch.autograd.Function):
         for source, (keys, values) in _travels(ring, key, value):
             pieces = list(_pieces(lengths, source, ring.rank))
             blocks = [
-                kernel.forward(query[:, :, rows], keys[:, :, columns], values[:, :, columns], causal, scale)
+                kernel.forward(_block(query, keys, values, rows, columns), causal, scale)
                 for rows, columns, causal in pieces
             ]
             if source == ring.rank:
@@ -185,8 +189,8 @@ class RingAttention(torch.autograd.Function):
             found = []
             for rows, columns, causal in _pieces(ctx.lengths, source, ring.rank):
                 merged = Block(result[:, :, rows], lse[:, :, rows])
-                k, v = keys[:, :, columns], values[:, :, columns]
-                piece = ctx.kernel.backward(grad[:, :, rows], query[:, :, rows], k, v, merged, causal, ctx.scale)
+                states = _block(query, keys, values, rows, columns)
+                piece = ctx.kernel.backward(grad[:, :, rows], states, merged, causal, ctx.scale)
                 found.append((rows, columns, piece))
             if source == ring.rank:
                 grad_query = _joined([piece.query for *_, piece in found]).to(_running_dtype(query, ring))

@@ -8,6 +8,7 @@ another dimension of the same mesh then shards them again.
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
@@ -50,6 +51,12 @@ HEAD = "lm_head"
 VOCABULARY: Plan = {"model.embed_tokens": "embedding_rowwise", HEAD: "colwise_gather_output"}
 LLAMA_NORMS = ("input_layernorm", "post_attention_layernorm")
 GEMMA_NORMS = (*LLAMA_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
+FAMILIES: Mapping[str, tuple[tuple[str, ...], Plan]] = {
+    **dict.fromkeys(("llama", "mistral"), (LLAMA_NORMS, {})),
+    **dict.fromkeys(("qwen2", "qwen3"), (LLAMA_NORMS, HEAD_NORMS)),
+    **dict.fromkeys(("gemma3_text", "gemma3"), (GEMMA_NORMS, HEAD_NORMS)),
+}
+"""By model type: the norms of a decoder layer, and those per head. Llama's plan fits every Llama-shaped model."""
 
 
 class _Chain(ParallelStyle):
@@ -65,31 +72,23 @@ class _Chain(ParallelStyle):
         return module
 
 
-def _style(name: str, overlap: bool) -> ParallelStyle | None:
-    """The torch style of a name; None for what needs no style; `ValueError` for a name without meaning here."""
-    if name == "colwise":
-        return ColwiseParallel()
-    if name == "rowwise":
-        return RowwiseParallel()
-    if name == "fused_attention":
-        return Columns(*ATTENTION_COLUMNS, fused=True, overlap=overlap)
-    if name == "gathered_mlp":
-        return Columns(*MLP_COLUMNS, fused=False, overlap=overlap)
-    if name == "scattered_rows":
-        return ScatteredRows(overlap)
-    if name in ("colwise_gather_output", "colwise_rep"):
-        return ColwiseParallel(output_layouts=Replicate())
-    if name == "embedding_rowwise":
-        return RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate())
-    if name in ("norm", "replicated_with_grad_allreduce"):
-        return Norm()
-    if name == "norm_join_output":
-        return _Chain(Norm(), JoinOutput())
-    if name == "split_input":
-        return SplitInput()
-    if name in ("replicate", "replicated"):
-        return None
-    raise ValueError(f"tensor-parallel style {name!r} has no counterpart here; use --tp-plan llama")
+STYLES: Mapping[str, Callable[[bool], ParallelStyle | None]] = {
+    "colwise": lambda overlap: ColwiseParallel(),
+    "rowwise": lambda overlap: RowwiseParallel(),
+    "colwise_gather_output": lambda overlap: ColwiseParallel(output_layouts=Replicate()),
+    "colwise_rep": lambda overlap: ColwiseParallel(output_layouts=Replicate()),
+    "embedding_rowwise": lambda overlap: RowwiseParallel(input_layouts=Replicate(), output_layouts=Replicate()),
+    "fused_attention": lambda overlap: Columns(*ATTENTION_COLUMNS, fused=True, overlap=overlap),
+    "gathered_mlp": lambda overlap: Columns(*MLP_COLUMNS, fused=False, overlap=overlap),
+    "scattered_rows": ScatteredRows,
+    "norm": lambda overlap: Norm(),
+    "replicated_with_grad_allreduce": lambda overlap: Norm(),
+    "norm_join_output": lambda overlap: _Chain(Norm(), JoinOutput()),
+    "split_input": lambda overlap: SplitInput(),
+    "replicate": lambda overlap: None,
+    "replicated": lambda overlap: None,
+}
+"""The torch style of each name, given whether exchanges overlap with products; None for what needs no style."""
 
 
 def get_hf_tp_plan(model: nn.Module) -> Plan:
@@ -119,31 +118,10 @@ def _layers(sequence_parallel: bool, norms: tuple[str, ...]) -> Plan:
     }
 
 
-def get_llama_tp_plan(sequence_parallel: bool = False) -> Plan:
-    """Column-parallel into attention and MLP, row-parallel out of them: fits every Llama-shaped model."""
-    return {**_layers(sequence_parallel, LLAMA_NORMS), **VOCABULARY}
-
-
-def get_qwen_tp_plan(sequence_parallel: bool = False) -> Plan:
-    """Qwen2 and Qwen3: Llama's, with Qwen3's norms per head."""
-    return {**get_llama_tp_plan(sequence_parallel), **HEAD_NORMS}
-
-
-def get_gemma_tp_plan(sequence_parallel: bool = False) -> Plan:
-    """Gemma 3: norms per head, and norms behind attention and MLP as well as before them."""
-    return {**_layers(sequence_parallel, GEMMA_NORMS), **VOCABULARY, **HEAD_NORMS}
-
-
-def get_optimized_tp_plan(model: nn.Module, sequence_parallel: bool = False) -> Plan | None:
-    """The plan written for this family of models, or None for a family without one."""
-    kind = str(getattr(getattr(model, "config", None), "model_type", ""))
-    if kind in ("llama", "mistral"):
-        return get_llama_tp_plan(sequence_parallel)
-    if kind in ("qwen2", "qwen3"):
-        return get_qwen_tp_plan(sequence_parallel)
-    if kind in ("gemma3_text", "gemma3"):
-        return get_gemma_tp_plan(sequence_parallel)
-    return None
+def family_tp_plan(family: str, sequence_parallel: bool) -> Plan:
+    """Column-parallel into attention and MLP, row-parallel out of them, with the norms of one of `FAMILIES`."""
+    norms, head_norms = FAMILIES[family]
+    return {**_layers(sequence_parallel, norms), **VOCABULARY, **head_norms}
 
 
 def choose_plan(model: nn.Module, wanted: str, sequence_parallel: bool) -> tuple[Plan, str]:
@@ -153,10 +131,10 @@ def choose_plan(model: nn.Module, wanted: str, sequence_parallel: bool) -> tuple
             return get_hf_tp_plan(model), "transformers"
         except ValueError:
             wanted = "optimized"
-    plan = get_optimized_tp_plan(model, sequence_parallel) if wanted != "llama" else None
-    if plan is not None:
-        return plan, "optimized"
-    return get_llama_tp_plan(sequence_parallel), "llama"
+    family = str(getattr(getattr(model, "config", None), "model_type", ""))
+    if wanted != "llama" and family in FAMILIES:
+        return family_tp_plan(family, sequence_parallel), "optimized"
+    return family_tp_plan("llama", sequence_parallel), "llama"
 
 
 def _matching(model: nn.Module, pattern: str) -> list[str]:
@@ -199,7 +177,9 @@ def apply_tensor_parallel(model: nn.Module, mesh: DeviceMesh, plan: Plan, overla
         modules = _matching(model, pattern)
         if not modules:
             unmatched.append(pattern)
-        style = _style(name, overlap)
+        if name not in STYLES:
+            raise ValueError(f"tensor-parallel style {name!r} has no counterpart here; use --tp-plan llama")
+        style = STYLES[name](overlap)
         if style is not None:
             for module in modules:
                 styles.setdefault(module, []).append(style)

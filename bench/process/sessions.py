@@ -47,24 +47,24 @@ def is_here(beat: Mapping[str, Any]) -> bool:
     return beat.get("host") == socket.gethostname()
 
 
-def is_alive(pid: int) -> bool:
-    """Whether a process runs, or could: a zombie does not."""
+def _status(pid: int) -> str:
+    """In psutil's words; "" for a process that is gone."""
     import psutil
 
     try:
-        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
+        return str(psutil.Process(pid).status())
     except psutil.Error:
-        return False
+        return ""
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs, or could: a zombie does not."""
+    return _status(pid) not in ("", "zombie")
 
 
 def is_stopped(pid: int) -> bool:
     """Whether a process was stopped by a signal or a debugger."""
-    import psutil
-
-    try:
-        return psutil.Process(pid).status() in (psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP)
-    except psutil.Error:
-        return False
+    return _status(pid) in ("stopped", "tracing-stop")
 
 
 def _send(targets: list[Any], number: int) -> None:

@@ -13,7 +13,6 @@ import torch
 
 from bench.configuration import Configuration
 from bench.inputs.packing import ModelInputs
-from bench.inputs.source import to_inputs
 from bench.losses import Loss
 from bench.measure.clock import Clock, Memory, both
 from bench.measure.model import attention_context
@@ -73,10 +72,7 @@ class Replay(Run):
             "dp_rank": strategy.dp_rank, "index": self.places[batch.source] if own else -1,
             "rows": batch.sequences.shape[0], "length": batch.sequences.shape[1],
         }  # fmt: skip
-        inputs = to_inputs(
-            batch, configuration, use_actions=self.loss.use_actions, ring_rank=strategy.ring_attn_rank,
-            ring_size=strategy.ring_size,
-        )  # fmt: skip
+        inputs = self.inputs_of(batch)
         if not own:
             inputs = replace(
                 inputs, loss_mask=torch.zeros_like(inputs.loss_mask), real_tokens=0, positions=0, sum_squared_lengths=0

@@ -11,7 +11,7 @@ from bench.metrics import Metric as Column
 from bench.metrics import Value, every
 from bench.report.rows import Row, rank_word
 from bench.terminal.fitting import screen
-from bench.terminal.text import plain, valid_json
+from bench.terminal.text import valid_json
 
 LABEL = Column("label", "configuration", lambda row: row.label, place=0, rank=0)
 STATUS = Column("status", "status", lambda row: row.status, place=8, rank=0.5)
@@ -56,14 +56,9 @@ def of_a_sweep() -> tuple[Column, ...]:
     return (LABEL, MODEL, LAYERS, STATUS, *every())
 
 
-def problems(rows: Sequence[Row], style: str = "simple") -> list[str]:
-    """One line per row that did not end well, with what to change."""
-    found = []
-    for row in rows:
-        if row.status != "ok":
-            hint = f" ({row.hint})" if row.hint else ""
-            found.append(plain(f"{row.label}: {row.status}: {row.message}{hint}", style))
-    return found
+def problem(row: Row) -> str:
+    """A line on a row that did not end well, with what to change."""
+    return f"{row.label}: {row.status}: {row.message}{f' ({row.hint})' * bool(row.hint)}"
 
 
 def as_csv(rows: Sequence[Row]) -> str:

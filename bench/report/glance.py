@@ -76,9 +76,15 @@ def _names(firsts: Sequence[Row]) -> list[str]:
     def begin(row: Row) -> list[str]:
         c = row.configuration
         layers = "all layers" if c.num_layers is None else f"{c.num_layers} layer{'s' * (c.num_layers > 1)}"
-        return [layers, f"{c.num_gpus} {rank_word([row])}{'s' * (c.num_gpus > 1)}"]
+        return [layers, ranks(row)]
 
     return group_names(firsts, begin, [name for name in deciding(WORK) if name not in told])
+
+
+def ranks(row: Row) -> str:
+    """How many a row has: `2 GPUs`."""
+    count = row.configuration.num_gpus
+    return f"{count} {rank_word([row])}{'s' * (count > 1)}"
 
 
 def group_names(firsts: Sequence[Row], begin: Callable[[Row], list[str]], others: Sequence[str]) -> list[str]:
@@ -96,10 +102,10 @@ def group_names(firsts: Sequence[Row], begin: Callable[[Row], list[str]], others
 
 def _work(name: str, rows: list[Row]) -> Workload:
     more = words([row.configuration for row in rows], [n for n in WAYS if n not in IN_VARIANT], usual=False)
-    ways = {
-        id(row): " ".join(filter(None, (row.variant, text, row.apart))) for row, text in zip(rows, more, strict=True)
-    }
-    work = Workload(name, rows, ways, failed=Counter(row.status for row in rows if row.status != "ok"))
+    ways = [" ".join(filter(None, (row.variant, text))) for row, text in zip(rows, more, strict=True)]
+    told = [f"{way} {row.apart}".rstrip() if ways.count(way) > 1 else way for way, row in zip(ways, rows, strict=True)]
+    by_row = {id(row): way for row, way in zip(rows, told, strict=True)}
+    work = Workload(name, rows, by_row, failed=Counter(row.status for row in rows if row.status != "ok"))
     _speeds(work)
     _memories(work)
     _losses(work)

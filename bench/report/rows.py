@@ -188,16 +188,17 @@ def name_apart(rows: Sequence[Row]) -> None:
 
 
 def _apart(rows: Sequence[Row]) -> list[str]:
-    """What tells rows of equal settings apart: processor and versions that differ, then the place of their files."""
+    """What tells rows of equal settings apart: processor, versions of what they need, then the place of their files."""
     if len(rows) < 2:
         return [""] * len(rows)
+    versions = [dict(row.environment.get("versions") or {}) for row in rows]
+    needed = {name for name in identity.packages(rows[0].configuration) if any(name in each for each in versions)}
     stacks = [
-        {"on": identity.processor(row.environment), **dict(row.environment.get("versions") or {})} for row in rows
+        {"on": identity.processor(row.environment), **{name: each.get(name, "unknown") for name in sorted(needed)}}
+        for row, each in zip(rows, versions, strict=True)
     ]
-    names = [
-        name for name in dict.fromkeys(n for stack in stacks for n in stack) if len({s.get(name) for s in stacks}) > 1
-    ]
-    words = [", ".join(f"{name} {stack.get(name, 'unknown')}" for name in names) for stack in stacks]
+    names = [name for name in stacks[0] if len({stack[name] for stack in stacks}) > 1]
+    words = [", ".join(f"{name} {stack[name]}" for name in names) for stack in stacks]
     if len(set(words)) == len(rows):
         return words
     places = _places([row.source for row in rows])

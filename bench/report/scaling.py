@@ -32,13 +32,9 @@ class Quantity:
     value: Callable[[Row], float | None]
 
 
-def _time_per_token(row: Row) -> float | None:
-    """Seconds of a step per real token and GPU: batches of rows may differ in their tokens."""
-    return 1.0 / row.tokens if row.tokens else None
-
-
 QUANTITIES = (
-    Quantity("step", "ms per 1000 tokens", 1e6, _time_per_token),
+    # Per real token and GPU: batches of rows may differ in their tokens.
+    Quantity("step", "ms per 1000 tokens", 1e6, lambda row: 1.0 / row.tokens if row.tokens else None),
     Quantity("peak memory", "GB", 1e-9, lambda row: row.memory),
 )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.configuration import deciding
 from bench.grouping import grouped
-from bench.report.glance import Workload, group_names
+from bench.report.glance import Workload, group_names, ranks
 from bench.report.predicted import predicted
 from bench.report.rows import IN_VARIANT, Collection, Row, rank_word
 from bench.report.scaling import line
@@ -48,9 +48,7 @@ def _against_layers(rows: Sequence[Row]) -> list[dict[str, Any]]:
     )
     several = [members for members in groups.values() if len(members) > 1]
     others = [name for name in EQUAL if name not in TOLD]
-    names = group_names(
-        [members[0] for members in several], lambda row: [f"{row.configuration.num_gpus} ranks", row.setting], others
-    )
+    names = group_names([members[0] for members in several], lambda row: [ranks(row), row.setting], others)
     charts = [{"name": name, "lines": _lines(members)} for name, members in zip(names, several, strict=True)]
     return sorted(charts, key=lambda chart: -sum(len(one["points"]) for one in chart["lines"]))
 

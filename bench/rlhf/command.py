@@ -80,7 +80,9 @@ class Command:
             return kind(str(value))
         except ValueError:
             shown = next(name for name in _listed(names) if name in self.settings or name in self.flags)
-            outside = ", which the script does not say: write its value there" * str(value).startswith("$")
+            outside = "; the script does not say it, or only further down: write its value there" * str(
+                value
+            ).startswith("$")
             raise Problem(f"{shown}: {value!r} is not {words}{outside}") from None
 
     def options(self) -> list[str]:

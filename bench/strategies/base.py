@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sized
 from datetime import timedelta
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,7 +20,7 @@ from bench.configuration import Configuration
 from bench.measure.model import network_of
 from bench.parallel import ring_attention
 from bench.strategies import collectives, limits, optimizers, processes
-from bench.strategies.data import ResumableLoader, build_loader
+from bench.strategies.data import ResumableLoader, ShardedSampler
 from bench.strategies.gradients import LossScaler, clip_grad_by_total_norm_, fill, get_grad_norm, whole
 
 
@@ -118,11 +118,12 @@ class Strategy(ABC):
     ) -> ResumableLoader:
         """Batches of this data-parallel rank; ring and tensor-parallel neighbours read the same. No backend has a
         loader of its own: what a rank reads must not depend on it."""
-        return build_loader(
-            replay_buffer, batch_size, num_replicas=self.dp_size, rank=self.dp_rank, seed=self.config.random_seed,
-            pin_memory=pin_memory, shuffle=shuffle, collate_fn=collate_fn, drop_last=drop_last,
-            consumed_samples=consumed_samples,
-        )  # fmt: skip
+        if not isinstance(replay_buffer, Sized):
+            raise ValueError("the data set has no length: a sharded, resumable order needs one")
+        size, seed = len(replay_buffer), self.config.random_seed
+        sampler = ShardedSampler(size, self.dp_size, self.dp_rank, shuffle, seed, drop_last)
+        sampler.epoch, sampler.consumed = divmod(consumed_samples, size)
+        return ResumableLoader(replay_buffer, batch_size, sampler, collate_fn, pin_memory, drop_last)
 
     def _network_parameters(self, model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
         """Whole values that training works on, by the names of the network; a collective where they are sharded."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -91,24 +91,3 @@ class ResumableLoader:
     def load_state_dict(self, state: dict[str, int]) -> None:
         self.sampler.epoch = int(state["epoch"])
         self.sampler.consumed = self._position = int(state["consumed"])
-
-
-def build_loader(
-    dataset: Dataset[Any],
-    batch_size: int,
-    *,
-    num_replicas: int,
-    rank: int,
-    seed: int,
-    pin_memory: bool,
-    shuffle: bool,
-    collate_fn: Callable[[list[Any]], Any] | None,
-    drop_last: bool,
-    consumed_samples: int,
-) -> ResumableLoader:
-    """`rank` and `num_replicas` count data-parallel ranks: ring and tensor-parallel peers read the same."""
-    if not isinstance(dataset, Sized):
-        raise ValueError("the data set has no length: a sharded, resumable order needs one")
-    sampler = ShardedSampler(len(dataset), num_replicas, rank, shuffle, seed, drop_last)
-    sampler.epoch, sampler.consumed = divmod(consumed_samples, len(dataset))
-    return ResumableLoader(dataset, batch_size, sampler, collate_fn, pin_memory, drop_last)

@@ -98,7 +98,7 @@ class DeepspeedStrategy(Strategy):
             return
         passes.norms_at_once(engine.optimizer)
         passes.leave_overflow_to_the_norm(engine.optimizer)
-        if not backends.find("deepspeed").keeps_whole_gradients(self.config):
+        if not backends.find(self.config.backend).keeps_whole_gradients(self.config):
             return
         if self.config.zero_stage == 3:
             self._whole_gradients[engine] = passes.WholeGradients(engine.optimizer)

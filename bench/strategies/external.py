@@ -227,13 +227,10 @@ def _use_cpu(module: ModuleType) -> None:
 
     __compatible_ops__["deepspeed_shm_comm"] = False
 
-    def no_device(device: Any) -> None:
-        return None
-
     def cpu_mesh(device_type: str, *args: Any, **kwargs: Any) -> DeviceMesh:
         return init_device_mesh("cpu", *args, **kwargs)
 
-    torch.cuda.set_device = no_device
+    torch.cuda.set_device = lambda device: None
     if hasattr(module, "init_device_mesh"):
         module.init_device_mesh = cpu_mesh  # type: ignore[attr-defined]
     if dist.is_initialized() and dist.get_backend() != "gloo":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -51,11 +52,11 @@ def _sharding_groups(gradient: torch.Tensor) -> tuple[dist.ProcessGroup, ...]:
     )
 
 
-def get_grad_norm(parameters: Iterable[torch.Tensor], norm_type: float = 2.0) -> torch.Tensor:
-    """The norm over all gradients of all shards, as an fp32 scalar that is equal on every rank.
+def get_grad_norm(parameters: Iterable[torch.Tensor]) -> torch.Tensor:
+    """The 2-norm over all gradients of all shards, as an fp32 scalar that is equal on every rank.
 
     Each element counts once: shards are summed over the groups they are spread over, replicas are not.
-    `norm_type` is 2 or infinity. This is a collective: every rank must call it with the same parameters.
+    This is a collective: every rank must call it with the same parameters.
     """
     gradients = [_summed(p.grad) for p in parameters if p.grad is not None]
     if not gradients:
@@ -63,18 +64,13 @@ def get_grad_norm(parameters: Iterable[torch.Tensor], norm_type: float = 2.0) ->
     by_groups: dict[tuple[dist.ProcessGroup, ...], list[torch.Tensor]] = defaultdict(list)
     for gradient in gradients:
         by_groups[_sharding_groups(gradient)].append(to_local_if_dtensor(gradient).detach())
-    infinite = norm_type == float("inf")
-    if not infinite and norm_type != 2.0:
-        raise ValueError(f"norm_type must be 2 or inf, got {norm_type}")
-    totals = []
+    squares = []
     for groups, locals_ in by_groups.items():
-        norms = torch.stack(torch._foreach_norm(locals_, norm_type, dtype=torch.float32))
-        total = norms.max() if infinite else norms.square().sum()
+        total = torch.stack(torch._foreach_norm(locals_, 2.0, dtype=torch.float32)).square().sum()
         for group in groups:
-            dist.all_reduce(total, op=dist.ReduceOp.MAX if infinite else dist.ReduceOp.SUM, group=group)
-        totals.append(total)
-    stacked = torch.stack(totals)
-    return stacked.max() if infinite else stacked.sum().sqrt()
+            dist.all_reduce(total, group=group)
+        squares.append(total)
+    return torch.stack(squares).sum().sqrt()
 
 
 def clip_grad_by_total_norm_(parameters: Iterable[torch.Tensor], max_norm: float, total_norm: torch.Tensor) -> None:
@@ -105,7 +101,7 @@ class LossScaler:
 
     def update(self, norm: float) -> bool:
         """True when the step may be taken; the scale is halved otherwise, and doubled after many good steps."""
-        if norm != norm or norm in (float("inf"), float("-inf")):
+        if not math.isfinite(norm):
             self.scale, self.good_steps = max(self.scale / 2.0, 1.0), 0
             return False
         self.good_steps += 1

@@ -30,8 +30,8 @@ LEARNING = 0.05
 class Difference:
     """Two series of losses, step by step: relative differences, and the first step beyond a threshold."""
 
-    maximum: float
-    mean: float
+    max_difference: float
+    mean_difference: float
     first_beyond: int | None
     steps: int
 
@@ -114,7 +114,7 @@ def judge(rows: Mapping[str, Mapping[str, Any]], threshold: float, noise_name: s
         return [_judge_one(name, row, None, threshold) for name, row in rows.items()], 0.0
     noise = 0.0
     if noise_name in rows and rows[noise_name]["status"] == "ok":
-        noise = compare_losses(_losses(rows[first]), _losses(rows[noise_name]), threshold).maximum
+        noise = compare_losses(_losses(rows[first]), _losses(rows[noise_name]), threshold).max_difference
     allowed = max(threshold, NOISE_FACTOR * noise) if math.isfinite(noise) else threshold
     return [_judge_one(name, row, (first, rows[first]), allowed) for name, row in rows.items()], noise
 

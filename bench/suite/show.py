@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
 from typing import Any
 
 from bench.results.measured import STEP, peak_memory, process_means
-from bench.suite.criteria import LEARNING, NOISE_FACTOR, Judgement
+from bench.suite.criteria import LEARNING, NOISE_FACTOR, Difference, Judgement
 from bench.terminal.text import grid
 
 HEADERS = (
@@ -31,8 +32,8 @@ def _row(judged: Judgement, row: Mapping[str, Any]) -> list[str]:
     (seconds,) = process_means([run])[STEP]
     return [
         judged.name, *words, f"{judged.first_loss:.4f} → {judged.last_loss:.4f}",
-        _percent(judged.difference.maximum), _percent(judged.difference.mean), f"{seconds:.3f}",
-        f"{peak_memory(run) / 1e9:.2f}", verdict,
+        _percent(judged.difference.max_difference), _percent(judged.difference.mean_difference),
+        f"{seconds:.3f}", f"{peak_memory(run) / 1e9:.2f}", verdict,
     ]  # fmt: skip
 
 
@@ -64,21 +65,11 @@ def render(
 def as_json(
     judged: Sequence[Judgement], rows: Mapping[str, Mapping[str, Any]], threshold: float, noise: float
 ) -> dict[str, Any]:
-    """`suite.json`: criteria and differences by run, with the hash that names each result directory."""
+    """`suite.json`: criteria and differences by run, null where there are none or they are infinite, with the hash that
+    names each result directory."""
     runs = {}
     for one in judged:
-        difference = one.difference
-        runs[one.name] = {
-            "status": one.status, "message": one.message, "finishes": one.finishes, "falls": one.falls,
-            "aligned": one.aligned, "passed": one.passed, "first_loss": one.first_loss, "last_loss": one.last_loss,
-            "max_difference": difference and _finite(difference.maximum),
-            "mean_difference": difference and _finite(difference.mean),
-            "first_beyond": difference and difference.first_beyond, "steps": difference and difference.steps,
-            "learning": list(one.learning), "hash": rows[one.name]["hash"], "label": rows[one.name]["label"],
-        }  # fmt: skip
-    return {"threshold": threshold, "noise": _finite(noise), "runs": runs}
-
-
-def _finite(value: float) -> float | str:
-    """JSON has no infinity."""
-    return value if value < float("inf") else "infinite"
+        told = {**asdict(one), "passed": one.passed, "hash": rows[one.name]["hash"], "label": rows[one.name]["label"]}
+        name, difference = told.pop("name"), told.pop("difference")
+        runs[name] = told | (difference or dict.fromkeys(field.name for field in fields(Difference)))
+    return {"threshold": threshold, "noise": noise, "runs": runs}

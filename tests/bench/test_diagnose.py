@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench import validation
 from bench.commands.diagnose import main
 from bench.diagnose import analysis, dumps
 from bench.launch.flight import environment
@@ -42,9 +43,13 @@ def hung(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["pickled", "json"])
-def test_a_real_hang_is_explained_down_to_the_source(kind: str, hung: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_real_hang_is_explained_down_to_the_source(
+    kind: str, hung: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(validation, "PATIENCE", 0.0)
     assert main([str(hung / kind), str(hung / "stacks"), "--source", str(TREE)]) == 1
-    told = capsys.readouterr().out
+    told, said = capsys.readouterr()
+    assert said == f"reading the Python files of {TREE.resolve()}; a smaller --source takes less time\n"
     assert "(default_pg), ranks 0-1: not all ranks came" in told
     assert "rank 0 waits in all_gather #2, called at hang/hanging_job.py:20 in save" in told
     assert "rank 1 never came: its last was all_reduce #1" in told

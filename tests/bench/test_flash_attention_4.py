@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bench.parallel import flash_attention_4
-from bench.parallel.attention_blocks import Block, CpuFlash, Flash4, Plain, kernel_for
+from bench.parallel.attention_blocks import Block, CpuFlash, Flash4, Plain, States, kernel_for
 from tests.bench.test_ring_attention import full_attention
 
 HEADS, KEY_HEADS, SIZE = 4, 2, 16
@@ -31,7 +31,7 @@ def _forward(query: Any, key: Any, value: Any, softmax_scale: float, causal: boo
     assert options.pop("return_lse")
     q, k, v = map(_headed, (query, key, value))
     pieces = _each(options.get("cu_seqlens_q"), q.shape[2])
-    blocks = [Plain().forward(q[:, :, p], k[:, :, p], v[:, :, p], causal, softmax_scale) for p in pieces]
+    blocks = [Plain().forward(States(q[:, :, p], k[:, :, p], v[:, :, p]), causal, softmax_scale) for p in pieces]
     output = torch.cat([block.output for block in blocks], 2).transpose(1, 2).contiguous()
     lse = torch.cat([block.lse for block in blocks], 2)
     return (output, lse, None) if query.dim() == 4 else (output[0], lse[0], None)
@@ -45,7 +45,8 @@ def _backward(
     lse = lse if query.dim() == 4 else lse[None]
     for p in _each(options.get("cu_seqlens_q"), q.shape[2]):
         merged = Block(o[:, :, p], lse[:, :, p])
-        found = Plain().backward(g[:, :, p], q[:, :, p], k[:, :, p], v[:, :, p], merged, causal, softmax_scale)
+        states = States(q[:, :, p], k[:, :, p], v[:, :, p])
+        found = Plain().backward(g[:, :, p], states, merged, causal, softmax_scale)
         for into, gradient in zip((dq, dk, dv), found, strict=True):
             _headed(into)[:, :, p] = gradient
 
@@ -105,13 +106,14 @@ def test_the_operators_keep_their_promises_to_the_compiler() -> None:
 
 
 def test_blocks_of_a_ring_are_those_of_other_kernels() -> None:
-    query, key, value, grad = _states(32)
-    assert isinstance(kernel_for(query, "flash_attention_4"), Flash4)
+    *states, grad = _states(32)
+    block_states = States(*states)
+    assert isinstance(kernel_for(block_states.query, "flash_attention_4"), Flash4)
     for causal in (True, False):
-        block, other = (kernel.forward(query, key, value, causal, 0.25) for kernel in (Flash4(), CpuFlash()))
+        block, other = (kernel.forward(block_states, causal, 0.25) for kernel in (Flash4(), CpuFlash()))
         torch.testing.assert_close(block, other, rtol=1e-5, atol=1e-5)
-        found = Flash4().backward(grad, query, key, value, block, causal, 0.25)
-        right = CpuFlash().backward(grad, query, key, value, other, causal, 0.25)
+        found = Flash4().backward(grad, block_states, block, causal, 0.25)
+        right = CpuFlash().backward(grad, block_states, other, causal, 0.25)
         torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-5)
 
 

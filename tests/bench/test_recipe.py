@@ -132,8 +132,20 @@ def test_the_trainers_of_one_model_are_not_planned_as_ppo(tmp_path: Path, capsys
 def test_what_stands_outside_of_a_script_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     nodes = VERL.replace("trainer.nnodes=1", "trainer.nnodes=$SLURM_JOB_NUM_NODES")
     assert plan(nodes, tmp_path)[0] == 2
-    assert "'$SLURM_JOB_NUM_NODES' is not a whole number, which the script does not say" in capsys.readouterr().err
+    assert "'$SLURM_JOB_NUM_NODES' is not a whole number; the script does not say it" in capsys.readouterr().err
     assert data(nodes, tmp_path, capsys, "--gpus", "16")["parts"][0]["gpus"] == 16  # type: ignore[index]
+
+
+def test_a_number_is_computed_as_the_shell_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    computed = VERL.replace("trainer.nnodes=1", "trainer.nnodes=$(((a + b) / c))")
+    assert (
+        data("a=3\nb=5\nc=4\n" + computed, tmp_path, capsys)["parts"]
+        == data(VERL.replace("trainer.nnodes=1", "trainer.nnodes=2"), tmp_path, capsys)["parts"]
+    )
+    assert plan("a=3\nb=5\n" + computed + "\nc=4\n", tmp_path)[0] == 2
+    assert "'$(((a + b) / c))' is not a whole number; the script does not say it, or only further down" in (
+        capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

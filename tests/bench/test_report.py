@@ -22,7 +22,7 @@ from bench.report.glance import workloads
 from bench.report.predicted import predicted
 from bench.report.rows import Row, collect, to_row
 from bench.report.scaling import fits, line
-from bench.report.sections import grid
+from bench.report.sections import environment, grid
 from bench.report.series import chart_data
 from bench.results.results import build_result, write_json
 
@@ -218,10 +218,7 @@ def test_bad_paths_are_one_line(
 @pytest.fixture(scope="module")
 def page_file(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("page")
-    plots = out / "plots"
-    assert bench(["report", str(folder), "--output", str(out / "index.html"), "--plots", str(plots)]) == 0
-    names = {path.name for path in plots.iterdir()}
-    assert {"throughput_by_layers.png", "memory_by_layers.svg", "losses_1.png", "phases_1.svg"} <= names
+    assert bench(["report", str(folder), "--output", str(out / "index.html")]) == 0
     return out / "index.html"
 
 
@@ -462,3 +459,28 @@ def test_charts_never_join_unlike_rows_and_show_outliers(tmp_path: Path) -> None
         for group in groups for line in group["lines"] for point in line["points"] if point["outlier"]
     }  # fmt: skip
     assert outliers == {("1024 tokens", 8): "outlier: +400% time against the line through the other depths"}
+
+
+def test_a_machine_is_shown_once_and_rows_are_told_apart_where_they_need_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number, gpu in enumerate(("NVIDIA H100", "NVIDIA H100", "NVIDIA H200")):
+        made = result(2 + number % 2)
+        moment = {"time": f"2026-11-25T10:0{number}", "gpus": [{"name": gpu, "clocks.sm": str(1980 - number)}]}
+        versions = {"torch": "2.11.0"} | ({"flash-attn-4": "4.0"} if number == 2 else {})  # which no row uses
+        made["environment"] = {"command": f"bench run {number // 2}", "versions": versions, **moment}
+        made["configuration"] |= {"device": "cuda"}  # type: ignore[operator]
+        write_json(tmp_path / str(number) / "result.json", made)
+    found = collect([tmp_path])
+    told = environment.content(found)
+    assert told is not None
+    assert [(processor, commands) for processor, _, commands in told.environments] == [
+        ("NVIDIA H100", ["bench run 0"]),
+        ("NVIDIA H200", ["bench run 1"]),
+    ]
+    assert [row.apart for row in found.rows] == ["(on NVIDIA H100)", "", "(on NVIDIA H200)"]
+    assert all("NVIDIA" not in work.way(row) for work in workloads(found.rows) for row in work.rows)
+    page = tmp_path / "page.html"
+    assert bench(["report", str(tmp_path), "--output", str(page)]) == 0
+    assert capsys.readouterr().err == f"bench report: wrote 3 rows to {page}\n"
+    assert '<th>setting</th><th>quantity</th><th>depths</th><th class="number">head</th>' in page.read_text()

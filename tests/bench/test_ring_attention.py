@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bench.parallel.attention_blocks import CpuFlash, Plain, merge_
+from bench.parallel.attention_blocks import CpuFlash, Plain, States, merge_
 from bench.parallel.ring_attention import zigzag_chunks, zigzag_indices
 from tests.bench.pool import run_group
 
@@ -50,19 +50,20 @@ def test_merged_blocks_are_one_softmax(length: int, cut: int, causal: bool) -> N
     generator = torch.Generator().manual_seed(length * 41 + cut)
     query, key, value = (torch.randn(1, 2, length, SIZE, generator=generator) for _ in range(3))
     for kernel in (Plain(), CpuFlash()):
-        whole = kernel.forward(query, key, value, False, 0.25)
+        whole = kernel.forward(States(query, key, value), False, 0.25)
         output = torch.zeros_like(query)
         lse = torch.full(query.shape[:3], float("-inf"))
         for piece in (slice(0, cut), slice(cut, length)):
-            merge_(output, lse, kernel.forward(query, key[:, :, piece], value[:, :, piece], False, 0.25))
+            states = States(query, key[:, :, piece], value[:, :, piece])
+            merge_(output, lse, kernel.forward(states, False, 0.25))
         torch.testing.assert_close(output, whole.output, rtol=1e-5, atol=1e-5)
         torch.testing.assert_close(lse, whole.lse, rtol=1e-5, atol=1e-5)
-    plain = Plain().forward(query, key, value, causal, 0.25)
-    flash = CpuFlash().forward(query, key, value, causal, 0.25)
+    states = States(query, key, value)
+    plain, flash = Plain().forward(states, causal, 0.25), CpuFlash().forward(states, causal, 0.25)
     grad = torch.randn(query.shape, generator=generator)
     for found, expected in zip(
-        CpuFlash().backward(grad, query, key, value, flash, causal, 0.25),
-        Plain().backward(grad, query, key, value, plain, causal, 0.25),
+        CpuFlash().backward(grad, states, flash, causal, 0.25),
+        Plain().backward(grad, states, plain, causal, 0.25),
         strict=True,
     ):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)

@@ -155,13 +155,13 @@ def _row(losses: list[float], status: str = "ok", steps: int | None = None) -> d
 
 @given(LOSSES, st.data())
 def test_whatever_is_done_to_one_step_is_found(losses: list[float], data: st.DataObject) -> None:
-    assert compare_losses(losses, losses, 0.0).maximum == 0.0
+    assert compare_losses(losses, losses, 0.0).max_difference == 0.0
     index = data.draw(st.integers(0, len(losses) - 1))
     for wrong in (losses[index] * 1.1, math.nan, math.inf):
         changed = [*losses[:index], wrong, *losses[index + 1 :]]
         assert compare_losses(losses, changed, 0.05).first_beyond == index + 1
     shorter = compare_losses(losses, losses[:-1], 0.05)
-    assert (shorter.first_beyond, shorter.maximum) == (len(losses), math.inf)
+    assert (shorter.first_beyond, shorter.max_difference) == (len(losses), math.inf)
 
 
 @given(LOSSES)

@@ -256,4 +256,7 @@ _, second = task_and_parser()
 print(second.parse_args().dim)
 """
     parsers = project_of(tmp_path, {"main.py": text}).analysis(Options).parsers
-    assert [[each.dest for each in parser.options if each.dest != "help"] for parser in parsers] == [["dim", "lr"], ["dim"]]
+    assert [[each.dest for each in parser.options if each.dest != "help"] for parser in parsers] == [
+        ["dim", "lr"],
+        ["dim"],
+    ]

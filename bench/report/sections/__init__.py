@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from bench import registry
 from bench.report.rows import Collection
+from bench.terminal.text import NUMBER
 
 
 class Table(NamedTuple):
@@ -23,6 +24,11 @@ class Table(NamedTuple):
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
     note: str = ""
+
+    @property
+    def numbers(self) -> list[bool]:
+        """Of each column, whether it holds nothing but numbers."""
+        return [all(map(NUMBER.fullmatch, column)) for column in zip(*self.rows, strict=True)]
 
 
 class Section(NamedTuple):

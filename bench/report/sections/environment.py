@@ -6,28 +6,32 @@ import json
 from typing import Any, NamedTuple
 
 from bench.report.rows import Collection
+from bench.results.identity import processor
 
 PLACE, TITLE, TEMPLATE = 100, "Environment and commands", "environment.html.jinja"
 
 
 class Told(NamedTuple):
-    """Each different environment once as JSON, with the commands that were run in it; how many rows say none."""
+    """Each different environment once as JSON, with its processor and the commands that were run in it; how many rows
+    say none."""
 
-    environments: list[tuple[str, list[str]]]
+    environments: list[tuple[str, str, list[str]]]
     silent: int
     rows: int
 
 
 def content(collection: Collection) -> Told | None:
-    found: dict[str, list[str]] = {}
+    found: dict[tuple[str, str], list[str]] = {}
     for row in (row for row in collection.rows if row.environment):
-        rest = {key: value for key, value in row.environment.items() if key != "command"}
-        commands = found.setdefault(json.dumps(_steady(rest), indent=1, sort_keys=True, ensure_ascii=False), [])
+        rest = {key: value for key, value in row.environment.items() if key not in ("command", "time")}
+        text = json.dumps(_steady(rest), indent=1, sort_keys=True, ensure_ascii=False)
+        commands = found.setdefault((processor(row.environment), text), [])
         command = str(row.environment.get("command", ""))
         if command and command not in commands:
             commands.append(command)
     silent = sum(not row.environment.get("command") for row in collection.rows)
-    return Told(list(found.items()), silent, len(collection.rows)) if collection.rows else None
+    environments = [(*environment, commands) for environment, commands in found.items()]
+    return Told(environments, silent, len(collection.rows)) if collection.rows else None
 
 
 def _steady(environment: dict[str, Any]) -> dict[str, Any]:
