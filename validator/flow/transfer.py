@@ -56,6 +56,7 @@ from validator.flow.values import (
     fetched,
     group_of,
     holds_alike,
+    in_parts,
     is_dictionary,
     is_text,
     join,
@@ -149,9 +150,13 @@ class Evaluation(Walk):
         stores = []
         placings, placed = self._placed_in_place()
         unshared = self._unshared(self._edges_alone)
+        causes: Causes = NONE
         for block, number in self._returns if several else ():
-            back = self._under(block, self.known(number, block), here)
+            given = self.known(number, block)
+            back = self._under(block, given, here)
+            causes |= back.v - given.v
             returned.append(_returned_alone(back) if block in unshared else back)
+        left = join_ways(returned) if several else join(self._plain_returns())
         for number in self._leaving:
             value = self.code.values[number]
             if value.op == "yield":
@@ -169,7 +174,7 @@ class Evaluation(Walk):
                 _also(class_rows, value.data, self.vals[value.args[0]])
         sites = dict(sorted(self.sites.items()))
         return Result(
-            tuple(self.vals), join_ways(returned) if several else join(self._plain_returns()), join(yielded),
+            tuple(self.vals), in_parts(left, returned, causes) if causes else left, join(yielded),
             dict(self._outs(unshared)), sites, global_rows, class_rows,
             _together(row for made in self.made.values() for row in made.items()),
             _together(self.switched.values()), _passed(sites),
@@ -501,7 +506,10 @@ class Evaluation(Walk):
         result = join(found) if found or owner.of("dict") else UNKNOWN
         if result is NOT_YET:
             return result
-        v = combined(owner.v, key.v)
+        # the elements of one tuple say themselves by what they vary
+        place = constant if isinstance(constant, int) else None
+        exact = place is not None and len(owner.objs) == 1 and any(place < len(o[1]) for o in owner.of("tuple"))
+        v = key.v if exact else combined(owner.v, key.v)
         if isinstance(constant, str) and constant in self.models.likely["columns"] and UNIFORM not in v | result.v:
             v |= data(sure=False)  # a column of a batch, whatever holds it
         n = result.n
@@ -884,6 +892,7 @@ class Evaluation(Walk):
         n = _lengths_differ([self.vals[each] for each in operands], causes)
         if any(o[0] == "tensor" for o in result.each) and apart(self.vals[each] for each in operands):
             n = causes
+        result = in_parts(result, [self.vals[each] for each in operands], causes)
         return result.with_causes(v=causes, n=n, p=causes if absent else NONE)
 
     def _coming_alone(self, value: Instruction, ways: dict[int, Val]) -> list[int]:

@@ -316,6 +316,20 @@ def join_ways(values: Iterable[Val]) -> Val:
     return result
 
 
+def in_parts(value: Val, ways: list[Val], causes: Causes) -> Val:
+    """A tuple that is another one on some way: those of its parts that differ do so by what decides which way is
+    taken."""
+    rows = [o[1] for way in ways for o in way.each if o[0] == "tuple"]
+    if value is NOT_YET or len(value.objs) != 1 or not value.of("tuple") or len(rows) != len(ways):
+        return value
+    (known,) = value.of("tuple")
+    if any(len(way.objs) != 1 for way in ways) or any(len(row) != len(known[1]) for row in rows):
+        return value
+    columns = zip(known[1], zip(*rows, strict=True), strict=True)
+    parts = tuple(part if len(set(column)) == 1 else part.with_causes(v=causes) for part, column in columns)
+    return Val(frozenset({("tuple", parts)}), value.v, value.n, value.p, value.state)
+
+
 def join_origins(values: Iterable[Val]) -> Val:
     """The join of what all stores, or all callers, bring: it may be that of another object, or of another call.
 
