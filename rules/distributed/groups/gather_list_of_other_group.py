@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.domains.axes import UNKNOWN, WHOLE, Axes, axes_of
+from validator.domains.axes import LOCAL, NODE, UNKNOWN, WHOLE, Axes, axes_of
 from validator.finding import Finding
 from validator.flow.calls import axes_in
 from validator.flow.queries.base import Place, Queries
@@ -46,7 +46,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             f" {f'`{group.text}`' if group is not None else 'the whole job'}",
             help="make the list with `dist.get_world_size(group)` of the group that the call uses",
             context=f"{call.unit.qualname}:{row.name}",
-            severity="error" if sure and certain else "warning",
+            # on one node, for which a program may be meant, its ranks are all ranks
+            severity="error" if sure and certain and not {LOCAL, NODE} & (made | works) else "warning",
         )
 
 
