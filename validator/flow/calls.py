@@ -488,6 +488,8 @@ class Calling:
             return self._wrapped(dotted, arguments[0][1])
         if dotted == "dict" and arguments and all(n not in (None, "*") or v.of("dict") for n, v in arguments):
             return dictionary_of((None if n in (None, "**") else n, v) for n, v in arguments)
+        if dotted == "dataclasses.asdict" and arguments and (shown := self._as_dictionary(number, arguments[0][1])):
+            return shown
         if dotted == "~receiver":
             return self._receiver
         if dotted in ("functools.wraps", "~itself"):
@@ -614,6 +616,14 @@ class Calling:
             v |= data(sure=False)  # of a text each process has one of its own, where PYTHONHASHSEED is not set
         p = arguments[0][1].p | unsure(receiver.v) if name == "get" and arguments else NONE
         return Val(objs, v, n, p, state)
+
+    def _as_dictionary(self, number: int, value: Val) -> Val | None:
+        """The fields of an object of one data class as a dictionary; None of anything else."""
+        held = self.flow.close(value, self.at.unit) if value.symbolic else value
+        classes = {o[1] for o in held.each if o[0] in ("inst", "self")}
+        if len(classes) != 1 or len(held.objs) != 1 or not (fields := self.flow.fields_of(next(iter(classes)))):
+            return None
+        return dictionary_of((name, attribute(self.at, number, held, name)) for name in fields)
 
     def _iterates(self, name: str, arguments: Arguments, receiver: Val) -> frozenset[Obj]:
         values = [v for n, v in arguments if n is None]

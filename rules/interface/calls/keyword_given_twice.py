@@ -53,8 +53,8 @@ def _given_twice(queries: Queries, call: Place, spread: Place, named: list[str])
         for name in named:
             if name not in own and not _is_taken_out(call.unit, root.number, name):
                 yield from _of_callers(queries, call, name)
-    elif root.value.op in ("dict", "call", "attr", "item"):
-        held = spread.val
+    elif root.value.op in ("dict", "call", "attr", "item", "param"):
+        held = spread.closed
         for name in named:
             if held.objs and all(o[0] == "dict" and any(key == name for key, _ in o[1]) for o in held.each):
                 yield _report(call, name, "the dictionary that it unpacks holds it too", [], RULE.severity)
@@ -185,6 +185,23 @@ def train(strategy, run, trackers):
     for tracker in [Board(run, strategy.is_main())]:
         tracker.log({"loss": 1.0}, step=3)
 """,
+    """
+from dataclasses import asdict, dataclass
+
+@dataclass
+class Averaging:
+    bandwidth: float = 0.0
+    timeout: float = 1.0
+
+def averager(timeout, bandwidth=0.0):
+    return timeout + bandwidth
+
+def optimizer(options):
+    return averager(timeout=2.0, **options)  # error: MP137
+
+def main():
+    return optimizer({**asdict(Averaging())})
+""",
 )
 
 CORRECT = (
@@ -207,5 +224,21 @@ def main(strategy, options):
     build(strategy, dtype="fp32")
     encode(strategy, return_dict=False)
     return strategy.make(dtype="bf16", **options)
+""",
+    """
+from dataclasses import asdict, dataclass
+
+@dataclass
+class Averaging:
+    bandwidth: float = 0.0
+
+def averager(timeout, bandwidth=0.0):
+    return timeout + bandwidth
+
+def optimizer(options):
+    return averager(timeout=2.0, **options)
+
+def main(averaging, more):
+    return optimizer({**asdict(Averaging())}) + optimizer(asdict(averaging)) + optimizer({"timeout": 1.0, **more})
 """,
 )
