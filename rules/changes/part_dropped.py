@@ -3,9 +3,9 @@
 What it does
     Compares each changed statement with what it was. Reports where the one difference is that something went: a factor
     of a product or quotient; a keyword about groups, ranks and sizes that the function still takes, of a library that
-    is about ranks, or in whose stead another default holds; two arguments that changed places; an operand of `and` or
-    `or` about ranks; one of several values handled alike that is used on; a call around or on a value; the `await`
-    of a coroutine that an asynchronous function gives back.
+    is about ranks, or in whose stead another default holds; two arguments or elements that changed places; an operand
+    of `and` or `or` about ranks; one of several values handled alike that is used on; a call around or on a value; the
+    `await` of a coroutine that an asynchronous function gives back.
     Reports also where a size, rank or group of one axis, or a constant, stands in place of that of another. Silent
     where a condition moved to another statement, and where the same went in several places.
 
@@ -65,7 +65,7 @@ def _report(drop: Drop, severity: Severity) -> Finding:
     if drop.kind == "constant":
         message = f"`{short(drop.text)}` was here before the change: a constant is the same on all ranks"
     elif drop.kind == "order":
-        message = f"`{short(drop.text)}` and another argument changed places, and nothing else did"
+        message = f"`{short(drop.text)}` and another one changed places, and nothing else did"
     elif drop.kind == "name":
         message = f"`{short(drop.text)}` was here before the change, which is of other ranks than what stands here now"
     else:

@@ -230,6 +230,27 @@ import torch.distributed as dist
 def owner(step, send):
     send((dist.get_rank() + step) % dist.get_world_size())  # error: MP913
 """,
+    """# before: paths.py
+import torch.distributed as dist
+
+
+def agreed(path, names):
+    rows = [path]
+    dist.broadcast_object_list(rows, src=0)
+    if rows[0] != path:
+        print("ranks were given other paths")
+    return rows[0], sorted(names)
+# file: paths.py
+import torch.distributed as dist
+
+
+def agreed(path, names):
+    rows = [path]
+    dist.broadcast_object_list(rows, src=0)
+    if rows[0] != path:
+        print("ranks were given other paths")
+    return path, sorted(names)  # error: MP913
+""",
 )
 
 CORRECT = (
@@ -301,5 +322,23 @@ def mean(loss):
     count = dist.get_world_size()
     loss /= count
     return loss
+""",
+    """# before: paths.py
+import torch.distributed as dist
+
+
+def agreed(path):
+    rows = [path]
+    dist.broadcast_object_list(rows, src=0)
+    return rows[0]
+# file: paths.py
+import torch.distributed as dist
+
+
+def agreed(path):
+    rows = [path]
+    dist.broadcast_object_list(rows, src=0)
+    (found,) = rows
+    return found
 """,
 )

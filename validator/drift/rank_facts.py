@@ -18,6 +18,7 @@ from validator.drift.change import Change, Pair, Side
 from validator.drift.statements.differences import Edit, Statement, in_head
 from validator.drift.statements.drops import Drops
 from validator.drift.statements.intention import Intention
+from validator.drift.statements.named_effects import collective
 from validator.drift.statements.surroundings import called_names, last_name
 from validator.effects.files import Files
 from validator.flow.program import Unit
@@ -75,7 +76,7 @@ class RankFacts:
     def _of_pair(
         self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]
     ) -> Iterator[Differing]:
-        held = [each.old for each in edits if each.old is not None and self._may_tell(each.old)]
+        held = [each.old for each in edits if each.old is not None and self._may_tell(each.old, pair)]
         if not held or not any(_facts(self.change.before, pair.old, held)):
             return  # what the edited statements do is asked first: to follow a whole function takes its time
         before, after = _by_thing(self.change.before, pair.old), _by_thing(self.change.after, pair.new)
@@ -92,13 +93,18 @@ class RankFacts:
                 if edit is None:
                     continue
                 if other is None:
-                    if fact.kind not in ("position", "agreement", "neighbour") and not _is_called_still(pair, fact):
+                    if fact.kind not in ("position", "agreement", "neighbour", "result") and not _is_called_still(
+                        pair, fact
+                    ):
                         yield Differing(pair, fact, None, _next_line(old, new, edit))
                 elif fact.said != other.said and other.said != _ALIKE:
                     yield Differing(pair, fact, other, other.place.at[0])
 
-    def _may_tell(self, statement: Statement) -> bool:
-        """Whether a statement scales something, or calls what a library or the project has: no other tells of ranks."""
+    def _may_tell(self, statement: Statement, pair: Pair) -> bool:
+        """Whether a statement scales something, or calls what a library or the project has, or gives back what may have
+        come out of a collective: no other tells of ranks."""
+        if isinstance(statement.node, ast.Return) and not collective().isdisjoint(called_names(pair.old)):
+            return True
         for node in in_head(statement.node):
             if isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op).__name__ in (*_SCALING, *_POSITIONS):
                 return True
@@ -156,6 +162,8 @@ def _by_thing(side: Side, unit: Unit) -> dict[tuple[str, Hashable], list[Fact]]:
 
 def _facts(side: Side, unit: Unit, within: list[Statement] | None = None) -> Iterator[Fact]:
     """The facts of a unit, or of some of its statements."""
+    results = _of_results(side, unit)
+    yield from (fact for fact in results if within is None or any(_holds(each, fact.place) for each in within))
     names = {number: name for name, numbers in unit.code.definitions.items() for number in numbers}
     for number, value in enumerate(unit.code.values):
         place = Place(side.flow, unit, number)
@@ -170,6 +178,21 @@ def _facts(side: Side, unit: Unit, within: list[Statement] | None = None) -> Ite
         elif value.op == "item" and number in names and UNIFORM in place.val.v:
             text = f"all ranks had the same value of `{names[number]}`"
             yield Fact("agreement", names[number], _ALIKE, text, place)
+
+
+def _of_results(side: Side, unit: Unit) -> Iterator[Fact]:
+    """Which parts of what a unit returns a collective has made alike on all ranks."""
+    for number in unit.code.returned if len(unit.code.returned) == 1 else ():
+        values = unit.code.values
+        parts = values[number].args if values[number].op == "tuple" else (number,)
+        for index, part in enumerate(parts):
+            place = Place(side.flow, unit, part)
+            # the place of the `return` itself: it is what changes
+            at = Place(side.flow, unit, number)
+            if UNIFORM in place.val.v:
+                yield Fact("result", index, _ALIKE, f"`{unit.name}` gave back the same on all ranks", at)
+            elif place.val.v:
+                yield Fact("result", index, "else", f"it gives back `{place.text}` as each rank has it", at)
 
 
 def _of_call(place: Place) -> Iterator[Fact]:

@@ -180,7 +180,7 @@ def _is_small(one: ast.AST, other: ast.AST) -> bool:
             return True
         return len(one.args) != len(other.args) or [k.arg for k in one.keywords] != [k.arg for k in other.keywords]
     if isinstance(one, ast.Tuple | ast.List | ast.Set) and isinstance(other, ast.Tuple | ast.List | ast.Set):
-        return len(one.elts) != len(other.elts)
+        return len(one.elts) != len(other.elts) or _exchanged(one.elts, other.elts) is not None
     if isinstance(one, ast.BoolOp) and isinstance(other, ast.BoolOp):
         return (
             len(one.values) != len(other.values)
@@ -212,6 +212,8 @@ def _dropped(old: ast.expr, new: ast.expr) -> tuple[str, ast.AST] | None:
         turned = _turned_round(old, new)
         return ("order", turned) if turned is not None else _of_arguments(old, new)
     if isinstance(old, ast.Tuple | ast.List | ast.Set) and type(new) is type(old):
+        if (turned := _exchanged(old.elts, new.elts)) is not None:
+            return "order", turned
         rest = _missing(old.elts, new.elts)
         if len(rest) == 1 and len(new.elts) == len(old.elts) - 1:
             return "element", rest[0]
@@ -277,10 +279,17 @@ def _of_arguments(old: ast.Call, new: ast.Call) -> tuple[str, ast.AST] | None:
 
 
 def _turned_round(old: ast.Call, new: ast.Call) -> ast.expr | None:
-    """The first of two arguments by position that changed places; None where more, or something else, changed."""
-    if len(old.args) != len(new.args) or list(map(ast.dump, old.keywords)) != list(map(ast.dump, new.keywords)):
+    """The first of two arguments by position that changed places; None where something else changed."""
+    if list(map(ast.dump, old.keywords)) != list(map(ast.dump, new.keywords)):
         return None
-    other = [(a, b) for a, b in zip(old.args, new.args, strict=True) if not _same(a, b)]
+    return _exchanged(old.args, new.args)
+
+
+def _exchanged(old: list[ast.expr], new: list[ast.expr]) -> ast.expr | None:
+    """The first of two expressions of a row that changed places; None where more, or something else, changed."""
+    if len(old) != len(new):
+        return None
+    other = [(a, b) for a, b in zip(old, new, strict=True) if not _same(a, b)]
     if len(other) != 2 or not (_same(other[0][0], other[1][1]) and _same(other[0][1], other[1][0])):
         return None
     return other[0][0]

@@ -120,8 +120,8 @@ class Weakened:
         if kind in ("keyword", "argument"):
             told = self._is_who(drop) or self._is_own_option(drop) or self._is_of_ranks(drop)
             return (told or self._default_instead(drop) is not None) and self._still_takes(drop)
-        if kind == "order":
-            return self._still_takes(drop)
+        if kind == "order":  # two names that are unpacked may be called otherwise now
+            return isinstance(drop.new, ast.List) or isinstance(drop.new, ast.Call) and self._still_takes(drop)
         if kind in ("operand", "guard"):
             return is_parallel(part) and not _asks_the_same(drop)
         if kind == "element":
