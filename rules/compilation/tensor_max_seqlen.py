@@ -27,7 +27,7 @@ from validator.project import Project
 from validator.rule import Rule
 
 _FUNCTIONS = ("flash_attn_varlen_func", "flash_attn_varlen_kvpacked_func", "flash_attn_varlen_qkvpacked_func")
-RULE = Rule("MP602", "tensor-max-seqlen", "warning", "0.1.0", tokens=("max_seqlen", "max_length_q", *_FUNCTIONS))
+RULE = Rule("MP602", "tensor-max-seqlen", "note", "0.1.0", tokens=("max_seqlen", "max_length_q", *_FUNCTIONS))
 
 _NAMES = ("max_seqlen_q", "max_seqlen_k", "max_length_q", "max_length_k")
 _LENGTHS = re.compile(r"cu_seq_?lens|seq_?lens|lengths|position_ids")

@@ -75,6 +75,8 @@ class Divergence(NamedTuple):
     @property
     def severity(self) -> Severity:
         """Certain, likely, or a guess: what differs only by what else may reach the condition is one less."""
+        if self.op.open:
+            return "note"
         if self.asks:
             return "error" if self.sure else "warning"
         return "warning" if self.sure else "note"

@@ -166,6 +166,9 @@ class Frame:
         return tuple(reversed(names))
 
 
+_OF_DTENSORS = frozenset({"full_tensor", "redistribute"})
+
+
 class Issued(NamedTuple):
     """A collective as it is reached from the outermost unit."""
 
@@ -178,6 +181,7 @@ class Issued(NamedTuple):
     via: tuple[str, ...]
     here: RawAt
     sure: bool
+    open: bool = False  # it is one only where something is sharded, and nobody knows whether that is
 
 
 class Traces:
@@ -258,6 +262,7 @@ class Traces:
         return Issued(
             op.operation.name, axes, self._group_text(op, frame), key, unit.path, unit.at(value.at), frame.via(),
             frame.here(op.site), op.operation.sure,
+            not op.operation.sure and (op.operation.row.spread is not None or op.operation.name in _OF_DTENSORS),
         )  # fmt: skip
 
     def _argument_place(self, unit: Unit, op: Op) -> int:

@@ -54,7 +54,8 @@ _RANK = re.compile(
 )
 # words of conditions that say that one process writes, or that one may well be all that there is
 _ONE = re.compile(
-    r"is_main|is_master|is_rank|rank_?0|rank_?zero|is_writer|is_saver|is_leader|local_?rank|save_on_each_node|should_save|is_local_main|on_rank",
+    r"is_main|is_master|is_rank|rank_?0|rank_?zero|is_writer|is_saver|is_leader|local_?rank|save_on_each_node|should_save|is_local_main|on_rank|global_?rank"
+    r"|world_?rank|process_?index",
     re.IGNORECASE,
 )
 _ALONE = re.compile(
@@ -144,7 +145,9 @@ def _excused(place: Place) -> bool:
     """Whether the destination differs between ranks, or a condition says that one process writes."""
     if not {"is_main_process", "**"}.isdisjoint(place.value.data.names):
         return True
-    told = any(_ONE.search(word) for test in place.tests for word in test.words)
+    asked = {word.lower() for test in place.tests for word in test.words}
+    coordinates = {word for word in asked if word.endswith("_rank")}
+    told = any(map(_ONE.search, asked)) or len(coordinates) > 2
     return told or any(_RANK.search(word) for word in place.words)
 
 

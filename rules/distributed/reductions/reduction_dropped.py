@@ -61,8 +61,15 @@ def _is_dropped(call: Place) -> bool:
 def _gives(call: Place) -> bool:
     """Whether a collective of a library gives a new value, and leaves its arguments as they were."""
     rows = [operation.row for operation in call.operations]
-    sure = all(operation.sure for operation in call.operations)
+    sure = all(operation.sure for operation in call.operations) and any(map(_is_of_program, call.sources))
     return bool(rows) and sure and all(row.result == "uniform" and _written(row) is None and row.reads for row in rows)
+
+
+def _is_of_program(place: Place) -> bool:
+    """Whether a value comes from somewhere else than from constants: a collective of those is a way to wait."""
+    return place.value.op in ("param", "free", "unpack", "next", "item", "binary") or (
+        place.value.op == "call" and place.receiver is not None and place.receiver.value.op != "name"
+    )
 
 
 def _written(row: Row) -> tuple[str, int] | None:
