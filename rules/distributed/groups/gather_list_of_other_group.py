@@ -47,7 +47,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             help="make the list with `dist.get_world_size(group)` of the group that the call uses",
             context=f"{call.unit.qualname}:{row.name}",
             # on one node, for which a program may be meant, its ranks are all ranks
-            severity="error" if sure and certain and not {LOCAL, NODE} & (made | works) else "warning",
+            severity="note" if {LOCAL, NODE} & (made | works) else "error" if sure and certain else "warning",
         )
 
 

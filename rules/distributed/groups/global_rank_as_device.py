@@ -4,8 +4,9 @@ What it does
     Reports `set_device(…)`, `device_ids=[…]`, `torch.device("cuda", …)` and `f"cuda:{…}"` that get the global rank:
     `dist.get_rank()`, `process_index`, `global_rank`, `RANK` of the environment, through whatever variables, fields and
     calls. `rank % torch.cuda.device_count()` and local ranks are silent, and so are programs that spawn all processes
-    themselves and give each its number as rank: these run on one node. One number that a function gives to several of
-    them is reported once, where it is first used.
+    themselves and give each its number as rank: these run on one node. A note in projects in which nothing else tells
+    the processes of a node, or nodes, apart. One number that a function gives to several of them is reported once,
+    where it is first used.
 
 Why is this bad
     The second node has ranks 8 to 15 and devices 0 to 7: "invalid device ordinal", on every node but the first.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.finding import Finding, Related
+from validator.finding import Finding, Related, Severity
 from validator.flow.program import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
@@ -37,8 +38,10 @@ def check_project(project: Project) -> Iterator[Finding]:
     for index, user in _indices(queries) if not _is_of_one_node(queries) else ():
         if _is_of_job(index) and not is_aside(user.unit.path):
             taken.setdefault((index.unit, index.text), []).append((index, user))
+    # who tells processes of a node apart elsewhere, or nodes, means several of them
+    told = queries.flow.mentions.speaks("LOCAL_RANK", "local_rank", "local_process_index", "node_rank", "nnodes")
     for places in taken.values():
-        yield _finding(sorted(places, key=lambda row: row[1].at))
+        yield _finding(sorted(places, key=lambda row: row[1].at), RULE.severity if told else "note")
 
 
 def _is_of_one_node(queries: Queries) -> bool:
@@ -95,7 +98,7 @@ def _is_of_job(index: Place) -> bool:
     return bool(objs) and all(o[:2] == ("ordinal", "job") or o[0] == "environment" and o[2] == "job" for o in objs)
 
 
-def _finding(places: list[tuple[Place, Place]]) -> Finding:
+def _finding(places: list[tuple[Place, Place]], severity: Severity) -> Finding:
     (index, first), *others = places
     named = first.method if first.value.op == "call" else first.text
     return RULE.finding(
@@ -106,6 +109,7 @@ def _finding(places: list[tuple[Place, Place]]) -> Finding:
         help="use the rank on the node (LOCAL_RANK, `local_process_index`), or the rank modulo the devices of a node",
         related=tuple(Related(u.unit.path, u.at[0], "and here") for _, u in others),
         context=f"{first.unit.qualname}:{named}:{index.text}",
+        severity=severity,
     )
 
 

@@ -3,8 +3,8 @@
 What it does
     Reports `DistributedSampler(num_replicas=…, rank=…)`, `split_dataset_by_node`, `x[rank::size]`, `i % size == rank`
     and `x.chunk(size)[rank]` where the rank counts the processes of a node, or the ranks of one kind of group, and the
-    size counts those of another. A warning where one of them counts the processes of a node, or the nodes: a program
-    that is meant for one node is right. Silent where either may be several things.
+    size counts those of another. A note where one of them counts the processes of a node, or the nodes: a program that
+    is meant for one node is right. Silent where either may be several things.
 
 Why is this bad
     With more ranks than parts some parts are taken twice, or the index is out of range; with fewer some are taken by
@@ -47,7 +47,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             help="take rank and size of the same group",
             context=f"{share.user.unit.qualname}:{share.rank.text}:{share.size.text}",
             # on one node, for which a program may be meant, its ranks are all ranks
-            severity="warning" if {LOCAL, NODE} & (counted | among) else RULE.severity,
+            severity="note" if {LOCAL, NODE} & (counted | among) else RULE.severity,
         )
 
 

@@ -61,6 +61,11 @@ def _shard(call: Place) -> Place | None:
 
 def _is_shard(place: Place) -> bool:
     """Whether a value holds shards: on every way that is known, or in a list on one of the ways by which it is made."""
+    root = place.root
+    if root.value.op == "attr" and root.value.data not in place.flow.models.tensors["placing"]:
+        owner = root.operand(0).closed
+        if not any(o[0] in ("inst", "self", "class", "made") for o in owner.each) and not may(owner.state, "local"):
+            return False  # by its name alone: a `weight` need be no tensor
     return mostly(place.closed.placements, "local") or may(place.val.placements, "local")
 
 

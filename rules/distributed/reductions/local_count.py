@@ -6,7 +6,8 @@ What it does
     arithmetic, `.item()` and calls of the project. Reported where such a count is multiplied by the number of ranks to
     stand for a count over all of them, where a loss that is scaled by the number of ranks is divided by it, and where a
     sum of rows, or of batches, that a collective has summed over the ranks is divided by their number. Silent
-    where a collective has reduced the count, and where nothing tells that ranks have different data.
+    where a collective has reduced the count, and where nothing tells that ranks have different data. A note where rows
+    of a batch are multiplied: of a loader that drops what is left over all ranks have as many.
 
 Why is this bad
     Ranks hold different numbers of tokens. The count of one rank times the number of ranks is nobody's count: each rank
@@ -199,6 +200,10 @@ def _report_sum(place: Place, call: Place) -> Finding:
     )
 
 
+def _calls(count: Place) -> Iterator[Place]:
+    return (each for each in count.sources if each.value.op == "call")
+
+
 def _report(place: Place, count: Place, size: Place | None) -> Finding:
     causes = _counted(count)
     what = count.text if len(count.text) <= 60 else count.text[:57] + "…"
@@ -213,6 +218,8 @@ def _report(place: Place, count: Place, size: Place | None) -> Finding:
             f"`{place.unit.qualname}` scales by `{times}` and divides by `{what}`, which counts this rank's own data"
             " only"
         )
+    # where the loader drops what is left over, all ranks have as many rows
+    rows = place.value.data == "Mult" and not {"sum", "count_nonzero"} & {each.method for each in _calls(count)}
     return RULE.finding(
         place.unit.path,
         place.at,
@@ -220,7 +227,9 @@ def _report(place: Place, count: Place, size: Place | None) -> Finding:
         help="sum the count over the ranks (`dist.all_reduce(count, group=dp_group)`) before it is used for all",
         related=[Related(place.unit.path, count.root.at[0], "counted here")],
         context=f"{place.unit.qualname}:{what}",
-        severity="error"
+        severity="note"
+        if rows
+        else "error"
         if size is not None and size.root.value.op == "call" and any(c.sure for c in causes)
         else "warning",
     )
