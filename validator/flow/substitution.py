@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from validator.domains.placement import substituted
-from validator.domains.spmd import NONE, Cause, Causes, combined, folded, on_some_ways, only, unsure
+from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, combined, folded, on_some_ways, only, unsure
 from validator.flow.values import (
     COUNTED,
     NONE_OBJ,
@@ -65,6 +65,8 @@ def instantiated_causes(causes: Causes, argument: Callable[[int], Val]) -> Cause
     parts = [_given(c, argument(c.position)) for c in symbolic]
     if len(symbolic) == len(causes) == 1:
         return parts[0]
+    if UNIFORM in causes:  # a way on which it is known to be equal stays one, whatever comes on the others
+        return frozenset().union(causes.difference(symbolic), *parts)
     return combined(causes.difference(symbolic), *parts)
 
 
