@@ -90,7 +90,7 @@ class RankFacts:
                 continue
             for fact, other in zip(facts, others, strict=True):
                 edit = next((each for each in edits if _holds(each.old, fact.place)), None)
-                if edit is None:
+                if edit is None or fact.kind == "result" and not all(_is_return(each) for each in edit):
                     continue
                 if other is None:
                     if fact.kind not in ("position", "agreement", "neighbour", "result") and not _is_called_still(
@@ -187,7 +187,6 @@ def _of_results(side: Side, unit: Unit) -> Iterator[Fact]:
         parts = values[number].args if values[number].op == "tuple" else (number,)
         for index, part in enumerate(parts):
             place = Place(side.flow, unit, part)
-            # the place of the `return` itself: it is what changes
             at = Place(side.flow, unit, number)
             if UNIFORM in place.val.v:
                 yield Fact("result", index, _ALIKE, f"`{unit.name}` gave back the same on all ranks", at)
@@ -283,6 +282,10 @@ def _holds(statement: Statement | None, place: Place) -> bool:
         return False
     line = place.value.at[0]
     return statement.node.lineno <= line <= (statement.node.end_lineno or line)
+
+
+def _is_return(statement: Statement | None) -> bool:
+    return statement is not None and isinstance(statement.node, ast.Return)
 
 
 def _next_line(old: list[Statement], new: list[Statement], edit: Edit) -> int:
