@@ -92,6 +92,9 @@ def _only_given_back(queries: Queries, unit: Unit) -> Place | None:
             into = place.argument(*written) if written is not None else None
             if into is None or operation.row.root is not None and operation.row.root[0] == "dst" or not _is_own(into):
                 return None
+            given = place.argument(*operation.row.reads) if operation.row.reads is not None else into
+            if given is None or not any(_is_given(each) for each in given.sources):
+                return None  # what the function made all by itself is nobody's argument
             made.append(into)
     returned = [Place(queries.flow, unit, number) for number in code.returned if number >= 0]
     if not made or not any(source.root in {m.root for m in made} for each in returned for source in each.sources):
@@ -156,6 +159,11 @@ def _report_copy(call: Place, copy: Place) -> Finding:
         related=[Related(copy.unit.path, copy.at[0], "the copy is made here")],
         context=f"{call.unit.qualname}:{call.method}:copy",
     )
+
+
+def _is_given(place: Place) -> bool:
+    """Whether a value is an argument of its function, and not the object whose method it is."""
+    return place.value.op == "param" and not place.unit.is_receiver(place.number)
 
 
 def _stores(unit: Unit) -> bool:
