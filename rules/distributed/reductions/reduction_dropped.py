@@ -117,7 +117,8 @@ def _unread_copy(call: Place) -> Place | None:
             continue
         made = [into.root._replace(number=n) for n in into.root.value.args] if into.root.value.op == "phi" else [into]
         copies = [each for each in made if _is_copy(each)]
-        if copies and all(_is_copy(each) or each.root.value.op == "param" for each in made):
+        kept = any(user.value.op.startswith("store") for each in copies for user in each.root.users)
+        if copies and not kept and all(_is_copy(each) or each.root.value.op == "param" for each in made):
             return copies[0]
     return None
 
@@ -299,6 +300,10 @@ def allreduce(t, async_op=False):
 def meet(device):
     dist.all_reduce(torch.zeros(1).to(device))
     dist.all_reduce(torch.ones(1, device=device))
+
+def share(weight):
+    weight.data = weight.data.cuda()
+    dist.all_reduce(weight.data)
 
 def shown(loss):
     total = loss.detach().clone()
