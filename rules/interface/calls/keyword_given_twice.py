@@ -55,7 +55,10 @@ def _given_twice(queries: Queries, call: Place, spread: Place, named: list[str])
                 yield from _of_callers(queries, call, name)
     elif root.value.op in ("dict", "call", "attr", "item", "param"):
         held = spread.closed
+        units = [call.unit, *({each.unit for each in queries.calls_of(call.unit)} if position >= 0 else ())]
         for name in named:
+            if _is_taken_out(call.unit, root.number, name) or any(_takes_out(unit, name) for unit in units):
+                continue
             if held.objs and all(o[0] == "dict" and any(key == name for key, _ in o[1]) for o in held.each):
                 yield _report(call, name, "the dictionary that it unpacks holds it too", [], RULE.severity)
 
@@ -90,6 +93,13 @@ def _base_with(method: Method | None, name: str) -> Method | None:
         if base is not None:
             return base if any(param.name == name for param in base.facts.params) and base.name != "__init__" else None
     return None
+
+
+def _takes_out(unit: Unit, name: str) -> bool:
+    """Whether a unit takes a key of that name out of whatever dictionary."""
+    values = unit.code.values
+    calls = (value for value in values if value.op == "call" and len(value.args) > 1)
+    return any(values[call.args[0]].data == "pop" and values[call.args[1]].data == name for call in calls)
 
 
 def _is_taken_out(unit: Unit, number: int, name: str) -> bool:
@@ -237,6 +247,13 @@ def averager(timeout, bandwidth=0.0):
 
 def optimizer(options):
     return averager(timeout=2.0, **options)
+
+def taken_out(options):
+    timeout = options.pop("timeout")
+    return averager(timeout=timeout, **options)
+
+def also(options):
+    return taken_out(options) + taken_out(dict(timeout=1.0, bandwidth=2.0))
 
 def main(averaging, more):
     return optimizer({**asdict(Averaging())}) + optimizer(asdict(averaging)) + optimizer({"timeout": 1.0, **more})
