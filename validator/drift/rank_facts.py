@@ -32,6 +32,7 @@ from validator.models import models
 _ALIKE = "alike"
 _FEW = 3  # edits of a function, beyond which it does something else now
 _SCALING = {"Div": "divided", "FloorDiv": "divided", "Mult": "multiplied"}
+_LOST = frozenset({"collective", "scale"})  # kinds of facts of which it matters, too, that nothing is said any more
 _SIDES = {"Add": "after", "Sub": "before"}
 _POSITIONS = {"Mod": "remainder", "FloorDiv": "quotient"}
 _AMONG = {WHOLE: "the whole job", frozenset({LOCAL}): "one host", frozenset({NODE}): "the hosts"}
@@ -93,9 +94,7 @@ class RankFacts:
                 if edit is None or fact.kind == "result" and not all(_is_return(each) for each in edit):
                     continue
                 if other is None:
-                    if fact.kind not in ("position", "agreement", "neighbour", "result") and not _is_called_still(
-                        pair, fact
-                    ):
+                    if fact.kind in _LOST and not _is_called_still(pair, fact):
                         yield Differing(pair, fact, None, _next_line(old, new, edit))
                 elif fact.said != other.said and other.said != _ALIKE:
                     yield Differing(pair, fact, other, other.place.at[0])
@@ -183,11 +182,9 @@ def _facts(side: Side, unit: Unit, within: list[Statement] | None = None) -> Ite
 def _of_results(side: Side, unit: Unit) -> Iterator[Fact]:
     """Which parts of what a unit returns a collective has made alike on all ranks."""
     for number in unit.code.returned if len(unit.code.returned) == 1 else ():
-        values = unit.code.values
-        parts = values[number].args if values[number].op == "tuple" else (number,)
-        for index, part in enumerate(parts):
-            place = Place(side.flow, unit, part)
-            at = Place(side.flow, unit, number)
+        at = Place(side.flow, unit, number)
+        for index, part in enumerate(at.value.args if at.value.op == "tuple" else (number,)):
+            place = at._replace(number=part)
             if UNIFORM in place.val.v:
                 yield Fact("result", index, _ALIKE, f"`{unit.name}` gave back the same on all ranks", at)
             elif place.val.v:

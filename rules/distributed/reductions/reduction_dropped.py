@@ -51,11 +51,9 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _is_dropped(call: Place) -> bool:
     """Whether nobody takes what a call gives."""
-    code = call.unit.code
-    named = any(call.number in numbers for numbers in code.definitions.values())
-    ends = any(call.number in block.end[1:2] for block in code.blocks if block.end[0] != "jump")
-    used = any(user.value.op != "mut" or user.value.args[0] == call.number for user in call.users)
-    return not (used or named or ends or is_test(call.unit.path))
+    unit = call.unit
+    ends = any(call.number in block.end[1:2] for block in unit.code.blocks if block.end[0] != "jump")
+    return not (call.taken_by or call.number in unit.variables or ends or is_test(unit.path))
 
 
 def _gives(call: Place) -> bool:
@@ -110,7 +108,7 @@ def _unread_copy(call: Place) -> Place | None:
         into = call.argument(*written) if written is not None and operation.sure else None
         if into is None or operation.row.root is not None and operation.row.root[0] == "dst":
             continue
-        using = [user for user in into.users if user.value.op != "mut" or user.value.args[0] == into.number]
+        using = into.taken_by
         behind = [user for user in using if user.value.op == "mut" and call.number in user.value.args]
         others = [user for user in using if user.number != call.number and user not in behind]
         if any(map(_is_read, behind)) or not behind and others:

@@ -65,11 +65,11 @@ def _is_certain(queries: Queries, call: Place) -> bool:
 def _use(call: Place) -> Place | None:
     """Where the result is kept, or read after it was given a name; None where it is tested, or is not used."""
     code = call.unit.code
-    users = [user for user in call.users if not (user.value.op == "mut" and user.value.args[0] != call.number)]
+    users = call.taken_by
     tested = any(call.number in block.end[1:2] for block in code.blocks if block.end[0] == "branch")
     if tested or any(user.value.op in _TESTING and set(user.value.args) != {call.number} for user in users):
         return None
-    named = any(call.number in numbers for numbers in code.definitions.values())
+    named = call.number in call.unit.variables
     for user in users:
         keyword = user.value.op == "call" and call.number in user.value.args[1:]
         if user.value.op in _KEEPING and call.number in user.value.args or named and keyword:

@@ -65,7 +65,7 @@ def _called(queries: Queries, call: Place) -> Iterator[Unit]:
 
 def _taken(call: Place) -> list[str]:
     """The names into which a result is unpacked, in their order; empty texts for what has none."""
-    own = {number: name for name, numbers in call.unit.code.definitions.items() for number in numbers}
+    own = call.unit.variables
     parts = {user.value.data[0]: user for user in call.users if user.value.op == "unpack"}
     wanted = next((user.value.data[1] for user in parts.values()), 0)
     return [own.get(parts[i].number, "") if i in parts else "" for i in range(wanted)]
@@ -73,7 +73,7 @@ def _taken(call: Place) -> list[str]:
 
 def _given(unit: Unit, length: int) -> Iterator[list[str]]:
     """For each `return` the names of what it gives."""
-    own = {number: name for name, numbers in unit.code.definitions.items() for number in numbers}
+    own = unit.variables
     for number in unit.code.returned:
         value = unit.code.values[number]
         names = []

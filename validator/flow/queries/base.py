@@ -302,6 +302,11 @@ class Place(NamedTuple):
         return [self._replace(number=n) for n in users_of(self.unit).get(self.number, ())]
 
     @property
+    def taken_by(self) -> list[Place]:
+        """The users, without the variables that a call may change which gives this value."""
+        return [user for user in self.users if user.value.op != "mut" or user.value.args[0] == self.number]
+
+    @property
     def group(self) -> Axes:
         """Of a collective: the axes of its group, with what callers pass; `?` where it is not known."""
         found: Axes = frozenset()

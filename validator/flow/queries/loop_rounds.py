@@ -91,7 +91,7 @@ class _Loop:
         self.at = at
         self.loop = loop
         self.expands = expands
-        self.named = frozenset(n for numbers in at.unit.code.definitions.values() for n in numbers)
+        self.named = at.unit.variables
         self.terms: dict[Term, int] = {}  # what stands for a size, with its value in the case at hand
         self.of_loop: dict[str, int] = {}  # the number of the loop in the round at hand, by what it counts
         self._asked = False  # whether the test asks for that number
