@@ -7,7 +7,8 @@ What it does
     code outside the project or taken apart with `vars(args)`. Printing and logging the namespace is no reading. A flag
     that excludes one which is read says by that what it means. Where
     code outside of the project adds options, too, reported is only what nothing reads while a name that is nearly the
-    same is read, which nothing defines: one of the two was renamed.
+    same is read, which nothing defines: one of the two was renamed. A note where no script or recipe of the project
+    sets the option.
 
 Why is this bad
     The flag is accepted and does nothing: whoever sets it believes in a configuration that is not the one that
@@ -26,6 +27,7 @@ from difflib import get_close_matches
 from validator.analysis.options.namespaces import Namespaces
 from validator.analysis.options.option import Option
 from validator.analysis.options.parsers import Options, Parser
+from validator.files.languages import language
 from validator.finding import Finding, Related
 from validator.flow import Flow
 from validator.flow.program import Unit
@@ -77,11 +79,17 @@ def check_project(project: Project) -> Iterator[Finding]:
                 seen.add(key)
                 unread.setdefault(option.flags or (option.dest,), []).append((option, parser))
     for rows in unread.values():
-        if len(rows) > _MANY:  # one shared reader was lost: once is enough
-            yield _report(*rows[0], parsers, read, rows[1:])
-        else:
-            for option, parser in rows:
-                yield _report(option, parser, parsers, read, [])
+        shared = len(rows) > _MANY  # one shared reader was lost: once is enough
+        for option, parser in rows[:1] if shared else rows:
+            found = _report(option, parser, parsers, read, rows[1:] if shared else [])
+            yield found if _is_given(project, option) else found._replace(severity="note")
+
+
+def _is_given(project: Project, option: Option) -> bool:
+    """Whether a script or a recipe of the project sets an option, and so believes in it."""
+    flags = [flag.encode() for flag in option.flags or (option.dest,)]
+    files = (source.data for path, source in project.files.items() if language(path) != "python")
+    return any(flag in data for data in files for flag in flags)
 
 
 def _renamed(options: Options, read: set[str], loose: dict[str, Related]) -> Iterator[Finding]:

@@ -45,6 +45,11 @@ _WORD = re.compile(rb"\w+")
 _RECURSION_LIMIT = 6_000  # a generated file may chain thousands of `+`; deeper ones are a finding
 
 
+# Families whose findings say that something fails or goes wrong when it is run; MP205 says so of a whole file.
+_BY_USE = frozenset({"MP1", "MP2", "MP3", "MP4", "MP5", "MP6", "MP7"})
+_BY_ITSELF = frozenset({"MP205"})
+
+
 class Result(NamedTuple):
     """The findings of a run, how many comments silenced, and the internal errors (one line each)."""
 
@@ -345,7 +350,10 @@ def _batches(missing: list[tuple[Entry, bytes]], count: int) -> list[list[tuple[
 def _joined(sources: list[SourceFile], records: dict[str, Record], run: Check, cache: Cache | None) -> Result:
     errors = [*run.errors, *(error for source in sources for error in records[source.path].errors)]
     findings = [finding for source in sources for finding in records[source.path].findings]
-    findings += _project_findings(sources, records, run, errors)
+    project = _linked(sources, run, errors)
+    if project is not None:
+        findings += _project_findings(project, records, run, errors)
+        findings = _by_use(findings, project, run, errors)
     findings = _with_change(findings, sources, run, errors)
     by_path: dict[str, list[Finding]] = {source.path: [] for source in sources}
     for finding in dict.fromkeys(findings):
@@ -404,27 +412,48 @@ def _fix(finding: Finding, rule: LoadedRule, source: SourceFile, cache: Cache | 
     return fix
 
 
-def _project_findings(
-    sources: list[SourceFile], records: dict[str, Record], run: Check, errors: list[str]
-) -> list[Finding]:
+def _linked(sources: list[SourceFile], run: Check, errors: list[str]) -> Project | None:
+    try:
+        return Project(sources, run.config) if sources else None
+    except Exception as error:
+        errors.append(f"internal error: the project could not be linked: {told(error)}")
+        return None
+
+
+def _project_findings(project: Project, records: dict[str, Record], run: Check, errors: list[str]) -> list[Finding]:
     tokens: dict[str, set[str]] = {}  # by language, the tokens that its files contain
     for record in records.values():
         tokens.setdefault(record.facts.language, set()).update(record.tokens)
     rules = [each for each in run.rules if each.check_project is not None and _concerned(each, tokens)]
-    if not rules or not sources:
+    if not rules:
         return []
-    try:
-        project = Project(sources, run.config)
-    except Exception as error:
-        errors.append(f"internal error: the project could not be linked: {told(error)}")
-        return []
-    if run.jobs < 2 or len(rules) < 2 or len(sources) < _WORTH_A_FORK or not hasattr(os, "fork"):
+    if run.jobs < 2 or len(rules) < 2 or len(project.files) < _WORTH_A_FORK or not hasattr(os, "fork"):
         answers = [_ruled(project, rules)]
     else:
         answers = _ruled_by_two(project, rules)
     for _, failed in answers:
         errors += failed
     return [finding for found, _ in answers for finding in found]
+
+
+def _by_use(findings: list[Finding], project: Project, run: Check, errors: list[str]) -> list[Finding]:
+    """The findings, those as notes that stand where nobody who runs the project comes to. Files that were named one by
+    one do not show who uses them."""
+    if not run.whole:
+        return findings
+    from validator.analysis.usage import Usage
+
+    def judged(finding: Finding) -> Finding:
+        if finding.severity == "note" or finding.code[:3] not in _BY_USE or finding.code in _BY_ITSELF:
+            return finding
+        idle = project.analysis(Usage).idle(finding.path, finding.span.line)
+        return finding._replace(severity="note", help=f"{finding.help} (a note, for {idle})") if idle else finding
+
+    try:
+        return [judged(finding) for finding in findings]
+    except Exception as error:
+        errors.append(f"internal error: who uses what could not be told: {told(error)}")
+        return findings
 
 
 def _with_change(findings: list[Finding], sources: list[SourceFile], run: Check, errors: list[str]) -> list[Finding]:

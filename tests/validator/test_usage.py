@@ -1,0 +1,91 @@
+"""Findings where nobody who runs the project comes to are notes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from validator.cli import main
+
+TREE = {
+    "train.py": """\
+        from parts import losses, models
+
+        def start():
+            return losses.policy(models.Actor()).run_named("evaluate_all")
+
+        if __name__ == "__main__":
+            start()
+        """,
+    "parts/__init__.py": "",
+    "parts/losses.py": """\
+        def policy(model):
+            return here_1
+
+        def forgotten():
+            return inner_forgotten()
+
+        def inner_forgotten():
+            return gone_1
+
+        def evaluate_all():
+            return here_2
+        """,
+    "parts/models.py": """\
+        import torch
+        from somewhere import register
+
+        class Actor(torch.nn.Module):
+            def forward(self, x):
+                return here_3
+
+        class Left(torch.nn.Module):
+            def forward(self, x):
+                return gone_2
+
+        @register("critic")
+        class Critic:
+            def __init__(self):
+                self.x = here_4
+
+        class Reward:
+            def __init__(self):
+                self.x = here_5
+        """,
+    "parts/old.py": "def start():\n    return gone_3\n",
+    "parts/vendor/copied.py": "def policy():\n    return gone_4\n",
+    "tests/test_losses.py": "def test_policy():\n    return gone_5\n",
+    "recipes/reward.yaml": "model: parts.models.Reward\n",
+}
+
+
+def _severities(folder: Path, tree: dict[str, str], capsys: pytest.CaptureFixture[str], *paths: str) -> dict[str, str]:
+    for path, text in tree.items():
+        file = folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lines = text.splitlines(keepends=True)
+        file.write_text("".join(line.removeprefix("        ") for line in lines), encoding="utf-8")
+    main(["--isolated", "--no-cache", "--notes", "--select", "MP204", "--format", "json", *paths])
+    found = json.loads(capsys.readouterr().out)["findings"]
+    return {each["message"].split("`")[1]: each["severity"] for each in found}
+
+
+def test_what_no_program_comes_to_is_a_note(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = _severities(tmp_path, TREE, capsys, ".")
+    assert {name for name, severity in found.items() if severity == "error"} == {f"here_{n}" for n in range(1, 6)}
+    assert {name for name, severity in found.items() if severity == "note"} == {f"gone_{n}" for n in range(1, 6)}
+
+
+def test_without_a_program_or_with_single_files_nothing_is_known_of_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    library = {path: text for path, text in TREE.items() if path.startswith("parts/") and "vendor" not in path}
+    assert set(_severities(tmp_path, library, capsys, ".").values()) == {"error"}
+    single = _severities(tmp_path, TREE, capsys, "parts/losses.py", "train.py")
+    assert single == {"here_1": "error", "here_2": "error", "gone_1": "error"}

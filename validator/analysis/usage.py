@@ -1,0 +1,147 @@
+"""What nothing in a project uses: functions, classes and files that no code on the way from a program mentions.
+
+A finding there may be right and hurts nobody who runs the project. Going by names errs on the side of use: a method is
+used wherever anything of its name is asked for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+
+from validator.definitions import PLAIN_BASES, ClassDef, Module
+from validator.files.languages import language
+from validator.flow import Flow
+from validator.flow.callgraph.name_index import words_of
+from validator.flow.program import Unit
+from validator.flow.queries.outside_program import is_foreign, is_test
+from validator.flow.transfer import is_plain
+from validator.project import Project
+
+_WORD = re.compile(rb"[A-Za-z_]\w*")
+
+
+class Usage:
+    """Answers for one project, remembered."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.flow = project.analysis(Flow)
+        self._used: dict[Unit, bool] = {}
+        self._spoken: dict[Unit, frozenset[str]] = {}
+        self._by_path = {module.path: module for module in project.modules.values()}
+
+    def idle(self, path: str, line: int) -> str:
+        """In a few words why nobody who runs the project comes to a line; empty where somebody may."""
+        if is_test(path):
+            return "it is in a test"
+        if is_foreign(path):
+            return "it is in a copy of somebody else's code"
+        module = self._by_path.get(path)
+        if module is None or not self.has_programs:
+            return ""
+        unused = (unit for unit in self._around(module, line) if not self._is_used(unit))
+        return next((f"nothing in the project uses `{_called(unit)}`" for unit in unused), "")
+
+    @cached_property
+    def has_programs(self) -> bool:
+        """Whether any file is written to be started: else everything is there for programs that are elsewhere."""
+        return any(b"__main__" in module.source.data for module in self.project.modules.values())
+
+    def _around(self, module: Module, line: int) -> Iterator[Unit]:
+        """The functions and classes around a line, and the file."""
+        for unit in self.flow.units_of(module).values():
+            around = unit.code.kind == "module" or unit.code.at[0] <= line <= unit.code.at[2]
+            if around and unit.code.kind != "lambda":
+                yield unit
+
+    def _is_used(self, unit: Unit) -> bool:
+        """Whether some program comes to a unit by way of mentions."""
+        if unit not in self._used:
+            seen, queue = {unit}, [unit]
+            while queue:
+                here = queue.pop()
+                if self._used.get(here) or self._is_begun(here):
+                    self._used[unit] = True
+                    break
+                fresh = [each for each in self._mentions(here) if each not in seen]
+                seen.update(fresh)
+                queue += fresh
+            else:
+                self._used.update(dict.fromkeys(seen, False))
+        return self._used[unit]
+
+    def _is_begun(self, unit: Unit) -> bool:
+        """Whether something that is no mention in code begins a unit: a command, a recipe, a decorator, a library."""
+        if unit.code.kind == "module":
+            return self._is_live(unit.module)
+        if unit.name in self._said:
+            return True
+        if unit.code.kind == "class":
+            return unit.cls is None or _is_registered(unit.cls)
+        return unit.method is not None and not is_plain(unit.method.facts.decorators)
+
+    def _is_live(self, module: Module) -> bool:
+        """Whether a file is started, or is a package's own."""
+        name = module.name.rpartition(".")[2]
+        data = module.source.data
+        return b"__main__" in data or module.path.endswith("__init__.py") or name in self._said or _acts(module)
+
+    def _mentions(self, unit: Unit) -> Iterator[Unit]:
+        """The units from which a unit is come to."""
+        outer, name = unit.outer, unit.name
+        if unit.code.kind == "module":
+            name = unit.module.name.rpartition(".")[2]
+        elif outer is not None and outer.code.kind == "class" and self._may_be_hook(outer.cls, name):
+            yield outer
+            return
+        for each in self.flow.mentions.units(name):
+            if not _is_inside(each, unit) and (each is not outer or name in self._words(each)):
+                yield each
+        if unit.code.kind == "class" and unit.cls is not None:
+            yield from (body for below in unit.cls.subclasses if (body := self.flow.body_of(below)) is not None)
+
+    def _may_be_hook(self, cls: ClassDef | None, name: str) -> bool:
+        """Whether Python or a library may call a method without the project speaking of it."""
+        special = name.startswith("__") and name.endswith("__")
+        return special or cls is None or any(base not in PLAIN_BASES for base in cls.external_bases)
+
+    def _words(self, unit: Unit) -> frozenset[str]:
+        """The words of a unit but for those of its own definitions."""
+        if unit not in self._spoken:
+            rows = (
+                value.data
+                for number, value in enumerate(unit.code.values)
+                if not value.op.startswith("store_") and (value.op != "closure" or unit.is_used(number))
+            )
+            self._spoken[unit] = frozenset(words_of(rows))
+        return self._spoken[unit]
+
+    @cached_property
+    def _said(self) -> frozenset[str]:
+        """The words of the files that are not Python: scripts and recipes name programs, classes, functions."""
+        files = (source for path, source in self.project.files.items() if language(path) != "python")
+        return frozenset(word.decode("ascii", "replace") for source in files for word in _WORD.findall(source.data))
+
+
+def _called(unit: Unit) -> str:
+    return unit.path if unit.code.kind == "module" else unit.qualname.removesuffix(".<class>")
+
+
+def _is_inside(unit: Unit | None, other: Unit) -> bool:
+    while unit is not None and unit is not other:
+        unit = unit.outer
+    return unit is not None
+
+
+def _is_registered(cls: ClassDef) -> bool:
+    """Whether a class is known to somebody by being defined: a decorator, a metaclass, `__init_subclass__`."""
+    if any("__init_subclass__" in each.methods or each.facts.keywords for each in cls.mro):
+        return True
+    return not cls.has_plain_decorators
+
+
+def _acts(module: Module) -> bool:
+    """Whether a file does something when it is run, besides making what it defines."""
+    return any(call.use == "discard" for call in module.top.facts.calls)
