@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 
-from validator.definitions import ClassDef, Method
+from validator.definitions import ClassDef, Method, Symbol
 from validator.flow.values import BOTTOM, NONE_OBJ, STRING, UNKNOWN, Obj, Val, join, obj, parts_of, sequence, tuple_of
 from validator.project import Project
 
@@ -18,10 +18,18 @@ _SEQUENCES = frozenset({
 _MAPPINGS = frozenset({"dict", "Dict", "Mapping", "MutableMapping", "DefaultDict", "defaultdict", "OrderedDict"})
 
 
-def declared(project: Project, function: Method, annotation: str) -> Val:
-    """The value that an annotation declares; what it says of things outside the project is that they are unknown."""
+def declared(project: Project, place: Method | ClassDef, annotation: str) -> Val:
+    """The value that an annotation declares, in a function or in the body of a class; what it says of things outside
+    the project is that they are unknown."""
     node = _parsed(annotation)
-    return _value(project, function.module.top, node) if node is not None else BOTTOM
+    return _value(project, place, node) if node is not None else BOTTOM
+
+
+def _meant(project: Project, place: Method | ClassDef, path: str) -> Symbol:
+    """What a name means in an annotation: the classes in the body of the class around come first."""
+    cls = place.cls if isinstance(place, Method) else place
+    nested = place.module.classes.get(f"{cls.qualname}.{path}") if cls is not None else None
+    return nested or project.lookup(place.module.top, path)
 
 
 def classes_of(value: Val) -> frozenset[ClassDef]:
@@ -89,19 +97,19 @@ class _Spelling(ast.NodeTransformer):
         return ast.Name(self.project.dotted(self.scope, ast.unparse(node)) or ast.unparse(node))
 
 
-def _value(project: Project, scope: Method, node: ast.expr) -> Val:
+def _value(project: Project, place: Method | ClassDef, node: ast.expr) -> Val:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         inner = _parsed(node.value)
-        return _value(project, scope, inner) if inner is not None else UNKNOWN
+        return _value(project, place, inner) if inner is not None else UNKNOWN
     if isinstance(node, ast.Constant) and node.value is None:
         return Val(frozenset({NONE_OBJ}))
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
-        return join([_value(project, scope, node.left), _value(project, scope, node.right)])
+        return join([_value(project, place, node.left), _value(project, place, node.right)])
     if isinstance(node, ast.Subscript):
-        return _subscript(project, scope, node)
+        return _subscript(project, place, node)
     if not isinstance(node, ast.Name | ast.Attribute):
         return UNKNOWN
-    symbol = project.lookup(scope, ast.unparse(node))
+    symbol = _meant(project, place, ast.unparse(node))
     if isinstance(symbol, ClassDef):
         return obj("self", symbol) if not symbol.is_protocol else UNKNOWN
     return _builtin(node.id) if isinstance(node, ast.Name) else UNKNOWN
@@ -116,20 +124,20 @@ def _builtin(name: str) -> Val:
     return sequence(UNKNOWN) if name in _SEQUENCES or name == "tuple" else UNKNOWN
 
 
-def _subscript(project: Project, scope: Method, node: ast.Subscript) -> Val:
+def _subscript(project: Project, place: Method | ClassDef, node: ast.Subscript) -> Val:
     name = ast.unparse(node.value).rpartition(".")[2]
     parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     if name in _TRANSPARENT:
-        inner = join(_value(project, scope, part) for part in (parts if name == "Union" else parts[:1]))
+        inner = join(_value(project, place, part) for part in (parts if name == "Union" else parts[:1]))
         return join([inner, Val(frozenset({NONE_OBJ}))]) if name == "Optional" else inner
     if name in _SEQUENCES and len(parts) == 1:
-        return sequence(_value(project, scope, parts[0]))
+        return sequence(_value(project, place, parts[0]))
     if name in _MAPPINGS and len(parts) == 2:
-        return obj("dict", (), _value(project, scope, parts[1]))
+        return obj("dict", (), _value(project, place, parts[1]))
     if name in ("tuple", "Tuple") and parts:
         last = parts[-1]
         if isinstance(last, ast.Constant) and last.value is ...:
-            return sequence(_value(project, scope, parts[0]))
-        return tuple_of(_value(project, scope, part) for part in parts)
-    symbol = project.lookup(scope, ast.unparse(node.value))  # a generic class of the project
+            return sequence(_value(project, place, parts[0]))
+        return tuple_of(_value(project, place, part) for part in parts)
+    symbol = _meant(project, place, ast.unparse(node.value))  # a generic class of the project
     return obj("self", symbol) if isinstance(symbol, ClassDef) else UNKNOWN

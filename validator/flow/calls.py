@@ -168,6 +168,8 @@ class Calling:
         self._receiver = BOTTOM  # of the call in hand
 
     def call(self, number: int, value: Instruction) -> Val:
+        if number in self.at.unit.wraps[1]:
+            return BOTTOM  # whoever calls this unit calls what it wraps
         callee = self.at.vals[value.args[0]]
         shape = value.data.names
         given = (self.at.known(each, value.block) for each in value.args[1:])
@@ -246,12 +248,12 @@ class Calling:
         return BOTTOM if kind in ("top", "const") else UNKNOWN
 
     def _of_passed(self, position: int, arguments: Arguments) -> Val:
-        """What the lambdas give that callers pass for a parameter."""
+        """What the functions give that callers pass for a parameter."""
         passed: Val = self.flow.get("argument", self.at.unit, position)
-        lambdas = [o[1] for o in passed.of("unit") if o[1].code.kind == "lambda"]
+        functions = [o[1] for o in passed.of("unit") if not o[1].code.is_generator]
         given = [value for name, value in arguments if name is None]
         found = []
-        for unit in lambdas if len(given) == len(arguments) else ():
+        for unit in functions if len(given) == len(arguments) else ():
             bindings = defaultdict(lambda: UNKNOWN, self.bind(unit, given, {}))
             found.append(instantiated(self.flow.part(("unit", unit), "returned"), bindings.__getitem__))
         return join(found)

@@ -461,7 +461,11 @@ class Evaluation(Walk):
             return UNKNOWN
         if inner.code.kind == "class":
             return obj("class", inner.cls) if inner.cls is not None else UNKNOWN
-        return obj("unit", inner)
+        name, _ = inner.wraps
+        if not name:
+            return obj("unit", inner)
+        wrapped: Val = self.vals[self.unit.root(self.code.definitions[name][0])]
+        return join2(wrapped, obj("unit", inner)) if self.flow.may_communicate(inner) else wrapped
 
     def attr(self, number: int, value: Instruction) -> Val:
         return attribute(self, number, self.known(value.args[0], value.block), value.data)
