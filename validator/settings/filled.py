@@ -88,14 +88,15 @@ class Filled:
                 yield Fill(section, schema, (schema,), declared=False, alike=True)
 
     def is_taken_over(self, key: Setting) -> bool:
-        """Whether another value of some file is that of a key: `${model.hidden_size}`."""
+        """Whether another value of some file is that of a key (`${model.hidden_size}`), or names it."""
         return ".".join(key.path) in self._taken_over
 
     @cached_property
     def _taken_over(self) -> frozenset[str]:
-        texts = (each.value for settings in self.files.values() for each in settings.settings)
-        holes = (part.partition("}")[0] for text in texts if isinstance(text, str) for part in text.split("${")[1:])
-        return frozenset(hole.strip() for hole in holes)
+        values = (each.value for settings in self.files.values() for each in settings.settings)
+        texts = {value for value in values if isinstance(value, str)}
+        holes = (part.partition("}")[0] for text in texts for part in text.split("${")[1:])
+        return frozenset(hole.strip() for hole in holes) | texts
 
     def _free(self, section: Section) -> Iterator[Fill]:
         """What a section fills that stands under no field, or under one that may hold anything."""
