@@ -207,4 +207,23 @@ class Trainer:
         for param in self.model.parameters():
             print(param.grad.norm().full_tensor().item(), param.to_local().shape)
 """,
+    """
+from dataclasses import dataclass
+from torch.distributed.fsdp import fully_shard
+
+@dataclass
+class Stats:
+    mean: float
+
+class Trainer:
+    def build(self, model):
+        self.model = fully_shard(model)
+
+    def stats(self, param):
+        return Stats(mean=param.grad.to_local().mean().item())
+
+    def note(self, file):
+        for param in self.model.parameters():
+            file.write(str(self.stats(param)))
+""",
 ]

@@ -426,6 +426,8 @@ class Derived:
             self._stack += [user for user in call.users if user.value.op == "mut" and user.value.data == -1]
         elif (site := call.result.sites.get(call.number)) is not None and site.targets:
             self._passed(place, call)
+        elif call.operand(0).closed.of("class"):
+            self.leaves = True  # an object keeps it, as one does of which it is made an attribute
         else:
             self._stack.append(call)
 
