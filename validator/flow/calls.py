@@ -168,10 +168,9 @@ class Calling:
         self._receiver = BOTTOM  # of the call in hand
 
     def call(self, number: int, value: Instruction) -> Val:
-        callee = self.at.vals[value.args[0]]
+        callee = self.at.operand(value.args[0])
         shape = value.data.names
-        given = (self.at.known(each, value.block) for each in value.args[1:])
-        arguments: Arguments = list(zip(shape, given, strict=True))
+        arguments: Arguments = list(zip(shape, self.at.arguments(value), strict=True))
         instruction = self.at.code.values[value.args[0]]
         name = instruction.data if instruction.op in ("attr", "name") else ""
         receiver = self.at.known(instruction.args[0], value.block) if instruction.op == "attr" else BOTTOM

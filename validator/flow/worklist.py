@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from validator.domains.spmd import NONE, UNIFORM, Causes, only
@@ -105,6 +106,7 @@ class Walk:
         self.code = unit.code
         self.order = unit.order
         self.vals = Tracked(unit.order)
+        self.operand = partial(_plain, self.vals)  # the value of an operand: its users are known, nothing is noted
         self.after = After()
         self.branches: dict[int, Causes] = {}  # by block: what its branch depends on, where that is something
         self._dirty = bytearray(b"\1") * len(self.order.numbers)
@@ -202,7 +204,7 @@ class Walk:
         for each in read:
             if each not in args:
                 self._read_by.setdefault(each, {})[number] = None
-        old = _plain(vals, number)
+        old = self.operand(number)
         told = told or number in self.after.calls
         if new is old and not told:
             return
@@ -264,7 +266,7 @@ class Walk:
             if self.code.values[number].op == "const":
                 continue
             self._mark(place)
-            if _plain(self.vals, number) is not NOT_YET:
+            if self.operand(number) is not NOT_YET:
                 self.vals[number] = NOT_YET
                 known.append(number)
                 if number in self.order.tests:
