@@ -120,9 +120,9 @@ class Unit:
         """Where it stands among the units of the project."""
         return (self.module.path, self.code.at, self.code.key)
 
-    @cached_property
+    @property
     def words(self) -> frozenset[str]:
-        """The words in its code: names, attributes, keywords, texts."""
+        """The words in its code: names, attributes, keywords, texts; asked for once, by an index."""
         words = set(words_of(value.data for value in self.code.values))
         words.update(words_of(name for name, _ in self.code.params))
         return frozenset(words)
@@ -143,10 +143,18 @@ class Unit:
         value = self.code.values[number]
         if value.op != "name":
             return name_of(value)
-        symbol = self.module.project.lookup(self.scope, value.data)
-        if isinstance(symbol, External):
-            return symbol.path.rpartition(".")[2]
-        return symbol.name if isinstance(symbol, Method | ClassDef) else str(value.data)
+        known = self._known_as.get(value.data)
+        if known is None:
+            symbol = self.module.project.lookup(self.scope, value.data)
+            known = symbol.name if isinstance(symbol, Method | ClassDef) else str(value.data)
+            if isinstance(symbol, External):
+                known = symbol.path.rpartition(".")[2]
+            self._known_as[value.data] = known
+        return known
+
+    @cached_property
+    def _known_as(self) -> dict[str, str]:
+        return {}
 
     @cached_property
     def control(self) -> Control:
@@ -537,6 +545,7 @@ class Flow:
         self._evaluating: list[Evaluation | None] = []
         self.calls_by_name = Callers(self)
         self._units: dict[Module, dict[str, Unit]] = {}
+        self._defining: dict[Method, Unit | Flow | None] = {}
         self._remote: dict[ClassDef, bool] = {}
         self.foreign: dict[tuple[int, str], Val] = {}  # (number of a value, name): what is no code here
         self._declared: dict[tuple[Unit | ClassDef, str], Val] = {}
@@ -563,7 +572,10 @@ class Flow:
 
     def unit_of(self, method: Method) -> Unit | None:
         """The unit of a function of the project; None where it could not be lowered."""
-        return self._defined(method.module, method.qualname, method.facts.at[0])
+        known = self._defining.get(method, self)
+        if known is self:
+            known = self._defining[method] = self._defined(method.module, method.qualname, method.facts.at[0])
+        return known  # type: ignore[return-value]
 
     def fields_of(self, cls: ClassDef) -> list[str]:
         """The annotated names of a data class in the order of its constructor."""
@@ -637,6 +649,8 @@ class Flow:
     def _let_go(self) -> None:
         """Drop the evaluations. What one holds refers back to it, and nothing collects circles here."""
         for evaluation in self._evaluations.values():
+            vars(evaluation.unit).pop("order", None)
+            vars(evaluation.calling).clear()
             vars(evaluation).clear()
         self._evaluations.clear()
 

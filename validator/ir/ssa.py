@@ -13,6 +13,7 @@ from typing import Any
 from validator.ir.model import Block, Code, RawAt, Value
 
 Variable = str | tuple[str, int]  # a name, or a temporary
+_shared = dict[tuple[int, ...], tuple[int, ...]]().setdefault  # one object for equal operands: most units are small
 
 
 class Builder:
@@ -88,7 +89,7 @@ class Builder:
 
     def emit(self, op: str, args: tuple[int, ...] = (), data: Any = None, at: RawAt | None = None) -> int:
         number = len(self.code.values)
-        self.code.values.append(Value(op, args, data, at or self.at, self.block))
+        self.code.values.append(Value(op, _shared(args, args), data, at or self.at, self.block))
         self.code.blocks[self.block].values.append(number)
         return number
 
@@ -227,7 +228,7 @@ class Builder:
             if value.args:
                 args = tuple([resolved(a) if a >= 0 else a for a in value.args])
                 if args != value.args:
-                    code.values[number] = value._replace(args=args)
+                    code.values[number] = value._replace(args=_shared(args, args))
         for each in code.blocks:
             each.values = [v for v in each.values if v not in self._replaced]
             if each.end[0] in ("branch", "return", "raise") and each.end[1] >= 0:
