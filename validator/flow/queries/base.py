@@ -6,7 +6,10 @@ A `Place` is a value of a unit: `place.val` is what it may be (`Val`: objects, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from validator.definitions import ClassDef, Method
@@ -474,9 +477,8 @@ class Queries:
 
     def values(self, unit: Unit, *ops: str) -> Iterator[Place]:
         """The values of a unit that some kinds of instruction make."""
-        for number, value in enumerate(unit.code.values):
-            if value.op in ops:
-                yield Place(self.flow, unit, number)
+        for number in numbers_of(unit, ops):
+            yield Place(self.flow, unit, number)
 
     def of_program(self) -> Iterator[Unit]:
         """The units of all files that rules look into but tests, which put others in the place of real objects."""
@@ -486,10 +488,18 @@ class Queries:
 
     def called_in_program(self, names: frozenset[str]) -> Iterator[Place]:
         """The calls of the program itself by some names."""
-        for unit in self.of_program():
-            for place in self.calls_in(unit):
-                if place.method in names:
-                    yield place
+        found = [row for name in names for row in self._called_in_program.get(name, ())]
+        for _, unit, number in sorted(found, key=itemgetter(0)):
+            yield Place(self.flow, unit, number)
+
+    @cached_property
+    def _called_in_program(self) -> dict[str, list[tuple[int, Unit, int]]]:
+        """By the name that is called: (number of the call in the program, unit, value)."""
+        found: dict[str, list[tuple[int, Unit, int]]] = {}
+        calls = (place for unit in self.of_program() for place in self.calls_in(unit))
+        for order, place in enumerate(calls):
+            found.setdefault(place.method, []).append((order, place.unit, place.number))
+        return found
 
     def calls_in(self, unit: Unit) -> Iterator[Place]:
         for number in _calls_of(unit):
@@ -577,8 +587,14 @@ def users_of(unit: Unit) -> Users:
     return unit.users
 
 
-def _calls_of(unit: Unit) -> list[int]:
-    known: list[int] | None = unit.__dict__.get("_calls")
-    if known is None:
-        known = unit.__dict__["_calls"] = [n for n, v in enumerate(unit.code.values) if v.op == "call"]
-    return known
+def _calls_of(unit: Unit) -> Sequence[int]:
+    return numbers_of(unit, ("call",))
+
+
+def numbers_of(unit: Unit, ops: tuple[str, ...]) -> Sequence[int]:
+    """The values of a unit that some kinds of instruction make, in their order."""
+    known: dict[tuple[str, ...], Sequence[int]] = unit.__dict__.setdefault("_numbers_of", {})
+    found = known.get(ops)
+    if found is None:
+        found = known[ops] = array("i", [n for n, value in enumerate(unit.code.values) if value.op in ops])
+    return found
