@@ -626,7 +626,10 @@ class Flow:
 
     def part(self, key: Hashable, part: Hashable) -> Any:
         """A part of an answer (None: all of it); the instruction for which it is asked is remembered."""
-        if self._evaluating and (evaluation := self._evaluating[-1]) is not None and key not in self.solver.final:
+        final = self.solver.final.get(key)
+        if final is not None:
+            return final if part is None else part_of(final, part)
+        if self._evaluating and (evaluation := self._evaluating[-1]) is not None:
             evaluation.reads((key, part))
         return self.solver.get(key, part)
 

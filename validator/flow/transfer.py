@@ -120,17 +120,24 @@ class Evaluation(Walk):
         self._asked_alone: dict[int, list[int]] = {}  # phi -> its operands that came on ways of a job of one process
         self._late: dict[int, bool] = {}  # by test of an attribute whether that is made where it is missing
         self.calling = Calling(self)
+        self._last: Result | None = None
 
     def run(self, news: frozenset[Read] | None) -> Result:
         """The result of the unit. `news`: what has changed since it was asked for last, None at first."""
         self.walk(news)
-        return self._result()
+        if self._moved or self._last is None:
+            self._last = self._result()
+        return self._last
 
     def evaluate(self, number: int, value: Instruction) -> Val:
         wanted = _WANTED.get(value.op, 0)
         if wanted and NOT_YET in map(self.operand, value.args[:wanted]):
             return NOT_YET
         return _TRANSFER[value.op](self, number, value)
+
+    def noted(self, number: int) -> object:
+        steps = [row for rows in (self.steps, self.wrapped) for row in rows.items() if row[0][0] == number]
+        return self.sites.get(number), self.made.get(number), self.switched.get(number), steps
 
     def forget(self, number: int) -> None:
         for noted in (self.sites, self.made, self.switched):
