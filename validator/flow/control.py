@@ -148,6 +148,16 @@ class Control:
     def around(self, block: int) -> frozenset[int]:
         """The branches that decide who comes to a block at all: of the loops around it neither the test nor what
         breaks them off in a round before, which decide how often."""
+        known = self._around.get(block)
+        if known is None:
+            known = self._around[block] = self._deciding_who_comes(block)
+        return known
+
+    @cached_property
+    def _around(self) -> dict[int, frozenset[int]]:
+        return {}
+
+    def _deciding_who_comes(self, block: int) -> frozenset[int]:
         found: set[int] = set()
         queue = [(branch, block) for branch in self.direct.get(block, ())]
         seen = set(queue)

@@ -891,7 +891,8 @@ class Evaluation(Walk):
             self._asked_alone[number] = coming = self._coming_alone(value)
             ways |= {each: ways[each].alone() for each in coming if each in ways}
         result = join_ways(way.without_lengths() if each in alone else way for each, way in ways.items())
-        result = Val(result.objs | self._filled(number, value), result.v, result.n, result.p, result.state)
+        if filled := self._filled(number, value):
+            result = Val(result.objs | filled, result.v, result.n, result.p, result.state)
         roots = {self.root(each) for each in operands}
         if len(roots) == 1 and len({self.growth(each) for each in operands}) > 1:
             return result.with_causes(n=self.conditions(self.unit.control.choosing(value.block)))

@@ -89,7 +89,8 @@ class Place(NamedTuple):
     @property
     def root(self) -> Place:
         """The value before the calls that were given it: `x` for `x` behind `f(x)`."""
-        return self.value_at(self.unit.root(self.number))
+        number = self.unit.root(self.number)
+        return self if number == self.number else self.value_at(number)
 
     @property
     def is_tried(self) -> bool:
@@ -400,10 +401,8 @@ class Queries:
 
     def spelling(self, *words: str) -> Iterator[Unit]:
         """The units that mention one of the words, in files in whose text it stands: as a key in brackets too."""
-        wanted = frozenset(words)
         for module in self.flow.mentions.spelling(*words) if self.flow.is_distributed else ():
-            units = (unit for unit in self.flow.units_of(module).values() if not wanted.isdisjoint(unit.words))
-            yield from sorted(units, key=lambda unit: unit.place)
+            yield from sorted(self.flow.mentions.within(module, words), key=lambda unit: unit.place)
 
     def called(self, *names: str) -> list[Unit]:
         """The functions and methods of the project that are called so."""
