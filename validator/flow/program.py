@@ -26,7 +26,7 @@ from validator.flow.substitution import instantiated
 from validator.flow.values import BOTTOM, NONE_OBJ, NOT_YET, TOP, UNKNOWN, Val, const, forget, join, join2, join_origins
 from validator.flow.worklist import Order
 from validator.ir import Code, Value
-from validator.ir.model import RawAt, repeated
+from validator.ir.model import RawAt, repeated, shared
 from validator.models import Models, models
 from validator.project import Project
 
@@ -128,7 +128,7 @@ class Unit:
         return frozenset(words)
 
     @cached_property
-    def named(self) -> dict[str, list[int]]:
+    def named(self) -> dict[str, tuple[int, ...]]:
         """By name the values that it stands for; of what is imported also by the name where it comes from."""
         found: dict[str, list[int]] = {}
         for number, value in enumerate(self.code.values):
@@ -136,7 +136,7 @@ class Unit:
                 found.setdefault(name, []).append(number)
                 if (other := self.known_as(number)) != name:
                     found.setdefault(other, []).append(number)
-        return found
+        return {name: shared(row, row) for name, row in ((name, tuple(numbers)) for name, numbers in found.items())}
 
     def known_as(self, number: int) -> str:
         """The name of what is called, as it is where it comes from: an import may have given it another here."""

@@ -140,7 +140,9 @@ class Mentions:
             for unit in self.flow.units_of(module).values():
                 for word in unit.named if values else unit.words:
                     found.setdefault(word, []).append(unit)
-            known = self._indexes[values, module] = {word: tuple(units) for word, units in found.items()}
+            rows: dict[tuple[Unit, ...], tuple[Unit, ...]] = {}  # one object for equal ones
+            every = ((word, tuple(units)) for word, units in found.items())
+            known = self._indexes[values, module] = {word: rows.setdefault(units, units) for word, units in every}
         return known
 
 
