@@ -175,6 +175,7 @@ class Walk:
         self._again, self._back = news is not None, -1
         self._moved = news is None or not self._at_end.isdisjoint(news)
         self._anew.clear()
+        self.vals.read.clear()  # what the result read
         for read in news or ():
             known = self._outside.get(read, ())
             for number in (known,) if isinstance(known, int) else known:
