@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from validator.files.reading import regular
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from validator.ir.model import Code
 
 
-_KEPT = 16  # files whose trees are kept: rules look at one file after the other
+_KEPT = 4  # files whose trees are kept: rules look at one file after the other
 _recent: deque[SourceFile] = deque()
 
 
@@ -113,6 +114,18 @@ class SourceFile:
             except (SyntaxError, ValueError, RecursionError, OSError):
                 self._lowered = {}, 0
         return self._lowered
+
+    def lower(self) -> None:
+        """Lower a Python file while its tree is there."""
+        if self.facts.language == "python" and self.facts.problem is None:
+            with suppress(Exception):  # who asks for the units will be told
+                self.lowered  # noqa: B018
+
+    def let_go(self) -> None:
+        """Forget what can be read again; the text of a file with units is asked for with its findings."""
+        self._data = None
+        if self._lowered is None:
+            self._text = None
 
     @property
     def module(self) -> libcst.Module:

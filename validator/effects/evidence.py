@@ -54,11 +54,11 @@ def reads_data(place: Place) -> bool:
         seen.add(each.number)
         value = each.value
         if value.op == "call" and only(each.closed.v, "data"):
-            given = (each._replace(number=number).closed.v for number in value.args)
+            given = (each.value_at(number).closed.v for number in value.args)
             if each.method in numbers or not any(only(v, "data", "param") for v in given):
                 return True  # a clock, a drawing, the files of a folder: it brings what differs itself
         if value.op in _PARTS:
-            stack += [each._replace(number=number) for number in value.args if number >= 0]
+            stack += [each.value_at(number) for number in value.args if number >= 0]
             if value.op == "call" and (receiver := each.receiver) is not None:
                 stack.append(receiver)
     return False
@@ -95,7 +95,7 @@ def _made_of(place: Place) -> Iterator[Place]:
                 ends = (target.unit.code.blocks[b].end[1] for b in target.unit.control.deciding(block))
                 yield from (Place(flow, target.unit, number) for number in ends)
     if value.op in _PARTS and not targets:
-        yield from (place._replace(number=number) for number in value.args if number >= 0)
+        yield from (place.value_at(number) for number in value.args if number >= 0)
         if value.op == "call" and (receiver := place.receiver) is not None:
             yield receiver
 

@@ -24,6 +24,7 @@ from validator.flow.values import (
     join,
     join2,
     obj,
+    of_one,
     picked,
 )
 
@@ -166,11 +167,11 @@ def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
         return BOTTOM  # the object beside it has the methods
     if kind == "keeping":
         found = _kept(at, o, name, owner)
-        return join(_of(at, number, each, name, owner) if asked else Val(frozenset({each})) for each, asked in found)
+        return join(_of(at, number, each, name, owner) if asked else of_one(each) for each, asked in found)
     if kind == "namespace":
         return BOTTOM if o[2] is None else obj("namespace", o[1], f"{o[2]}.{name}" if o[2] else name)
     if kind == "group":
-        return obj("group method", Val(frozenset({o})), name) if name in ("size", "rank") else UNKNOWN
+        return obj("group method", of_one(o), name) if name in ("size", "rank") else UNKNOWN
     if kind == "handle":
         return obj("remote", member_of(at, number, o[1], name, ("inst", o[1]), exact=True))
     if kind == "future":
@@ -178,7 +179,7 @@ def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
     if kind in ("bound", "remote") and name == "options":
         return obj("ext", "~receiver")
     if kind in ("unit", "bound", "remote") and name == "remote":
-        return obj("remote", Val(frozenset({o}))) if kind != "remote" else Val(frozenset({o}))
+        return obj("remote", of_one(o)) if kind != "remote" else of_one(o)
     if kind == "param":
         return _of_parameter(at, number, o[1], name, any(each[0] == "self" for each in owner.objs))
     return UNKNOWN
@@ -223,7 +224,7 @@ def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exa
     """A member of an object of a project class: a field, a method, what a property gives."""
     if name == "__class__":
         return obj("class", cls)
-    receiver = Val(frozenset({o}))
+    receiver = of_one(o)
     found: list[Val] = []
     held = at.flow.field(cls, name, exact, at.unit)
     if held != BOTTOM:
@@ -294,7 +295,7 @@ def _with_receiver(held: Val, receiver: Val) -> Val:
 
 def _of_class(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj) -> Val:
     if name == "remote":
-        return obj("remote", Val(frozenset({o})))
+        return obj("remote", of_one(o))
     if name == "options":
         return obj("ext", "~receiver")
     nested = cls.module.classes.get(f"{cls.qualname}.{name}")
@@ -306,7 +307,7 @@ def _of_class(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj) -> 
         if unit is None:
             return UNKNOWN
         if found.facts.is_classmethod:
-            return obj("bound", unit, Val(frozenset({o})))
+            return obj("bound", unit, of_one(o))
         return obj("unit", unit)
     if (entered := _entered(at, cls, name)) is not None:
         return entered

@@ -72,6 +72,7 @@ from validator.flow.values import (
     join2,
     mapped,
     obj,
+    of_one,
     picked,
     sequence,
     tuple_of,
@@ -170,10 +171,9 @@ class Calling:
     def call(self, number: int, value: Instruction) -> Val:
         if number in self.at.unit.wraps[1]:
             return BOTTOM  # whoever calls this unit calls what it wraps
-        callee = self.at.vals[value.args[0]]
+        callee = self.at.operand(value.args[0])
         shape = value.data.names
-        given = (self.at.known(each, value.block) for each in value.args[1:])
-        arguments: Arguments = list(zip(shape, given, strict=True))
+        arguments: Arguments = list(zip(shape, self.at.arguments(value), strict=True))
         instruction = self.at.code.values[value.args[0]]
         name = instruction.data if instruction.op in ("attr", "name") else ""
         receiver = self.at.known(instruction.args[0], value.block) if instruction.op == "attr" else BOTTOM
@@ -422,7 +422,7 @@ class Calling:
 
     def _call_object(self, number: int, o: Obj, arguments: Arguments) -> Val:
         cls: ClassDef = o[1]
-        receiver = Val(frozenset({o}))
+        receiver = of_one(o)
         names = ("__call__", "forward") if "__call__" not in cls.methods else ("__call__",)
         for name in names:
             if (method := cls.find(name)) is not None and (unit := self.flow.unit_of(method)) is not None:
@@ -524,7 +524,7 @@ class Calling:
         """The language asks an object by a method that the source does not name: `len(sampler)` runs `__len__`."""
         for o in value.each:
             if (unit := self.method_of(o, name)) is not None:
-                self.run(number, unit, [Val(frozenset({o}))], {})
+                self.run(number, unit, [of_one(o)], {})
 
     def method_of(self, o: Obj, name: str) -> Unit | None:
         """The method of that name of an object of the project."""
@@ -1261,7 +1261,7 @@ class Calling:
             if o[0] == "generator":
                 self._note(number, Site((Target(o[1], o[2]),), ()))
             elif (unit := self.method_of(o, "__iter__")) is not None:
-                self._note(number, Site((Target(unit, ((0, Val(frozenset({o}))),)),), ()))
+                self._note(number, Site((Target(unit, ((0, of_one(o)),)),), ()))
 
     def yielded(self, o: Obj) -> Val:
         bindings = dict(o[2])
@@ -1280,7 +1280,7 @@ class Calling:
                 found.append(self.yielded(o))
             elif o[0] in ("inst", "self"):
                 if (unit := self.method_of(o, "__enter__")) is not None:
-                    found.append(self.run(number, unit, [Val(frozenset({o}))], {}))
+                    found.append(self.run(number, unit, [of_one(o)], {}))
             else:
                 found.append(Val(frozenset({o}), state=manager.state))
         return join(found) if found else manager

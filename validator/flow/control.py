@@ -6,7 +6,7 @@ the ends of the process are (`sys.exit(main())` at the end), else the tests of i
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import cached_property
 
 from validator.ir import Code, Value
@@ -148,6 +148,16 @@ class Control:
     def around(self, block: int) -> frozenset[int]:
         """The branches that decide who comes to a block at all: of the loops around it neither the test nor what
         breaks them off in a round before, which decide how often."""
+        known = self._around.get(block)
+        if known is None:
+            known = self._around[block] = self._deciding_who_comes(block)
+        return known
+
+    @cached_property
+    def _around(self) -> dict[int, frozenset[int]]:
+        return {}
+
+    def _deciding_who_comes(self, block: int) -> frozenset[int]:
         found: set[int] = set()
         queue = [(branch, block) for branch in self.direct.get(block, ())]
         seen = set(queue)
@@ -189,11 +199,12 @@ class Control:
         """Whether a block only runs where a branch went one way just before."""
         other = self._other_ways.get((branch, way))
         if other is None:
-            other = self._other_ways[branch, way] = reachable(self.code, without={(branch, way)})
-        return block not in other
+            other = self._other_ways[branch, way] = bits(reachable(self.code, without={(branch, way)}))
+        return not other >> block & 1
 
     @cached_property
-    def _other_ways(self) -> dict[tuple[int, int], set[int]]:
+    def _other_ways(self) -> dict[tuple[int, int], int]:
+        """By way out of a branch the blocks that others reach, as bits of a number."""
         return {}
 
     @cached_property
@@ -240,6 +251,14 @@ class Control:
             for way in after[branch]
             if way != leave  # of an endless loop: no way that is there
         )
+
+
+def bits(numbers: Iterable[int]) -> int:
+    """A set of small numbers as the bits of one number."""
+    found = 0
+    for number in numbers:
+        found |= 1 << number
+    return found
 
 
 def reachable(code: Code, but: int = -1, start: int = 0, without: Collection[tuple[int, int]] = ()) -> set[int]:

@@ -127,7 +127,7 @@ class Objects:
         where it is asked, behind tests of its class."""
         objs = self._closed(place).objs - {NONE_OBJ}
         for classes, holds in place.unit.class_tests.around(place.number, user.value.block) if user is not None else ():
-            objs = told_apart(objs, place._replace(number=classes).closed, holds)
+            objs = told_apart(objs, place.value_at(classes).closed, holds)
         exact = frozenset(o[1] for o in objs if o[0] in OBJECTS)
         below = frozenset(o[1] for o in objs if o[0] == "self")
         return Held(exact, below, bool(exact) and all(o[0] in OBJECTS for o in objs) and not _may_be_data(place))
@@ -311,7 +311,7 @@ class Objects:
         stored in an object of unknown class is not sure to be there."""
         value = _or_below(callee, self._closed(callee))
         for other, same in callee.unit.class_tests.compared(callee.number, user.value.block):
-            value = without(value, callee._replace(number=other).closed, same)
+            value = without(value, callee.value_at(other).closed, same)
         found = self._reached(value, ())
         owners = self.held(callee.operand(0)).classes if callee.value.op == "attr" else ()
         own = all(any(callee.value.data in each.attributes for each in cls.relatives) for cls in owners)

@@ -27,7 +27,7 @@ from validator.flow.substitution import instantiated
 from validator.flow.values import BOTTOM, NONE_OBJ, NOT_YET, TOP, UNKNOWN, Val, const, forget, join, join2, join_origins
 from validator.flow.worklist import Order
 from validator.ir import Code, Value
-from validator.ir.model import RawAt, repeated
+from validator.ir.model import RawAt, repeated, shared
 from validator.models import Models, models
 from validator.project import Project
 
@@ -121,15 +121,15 @@ class Unit:
         """Where it stands among the units of the project."""
         return (self.module.path, self.code.at, self.code.key)
 
-    @cached_property
+    @property
     def words(self) -> frozenset[str]:
-        """The words in its code: names, attributes, keywords, texts."""
+        """The words in its code: names, attributes, keywords, texts; asked for once, by an index."""
         words = set(words_of(value.data for value in self.code.values))
         words.update(words_of(name for name, _ in self.code.params))
         return frozenset(words)
 
     @cached_property
-    def named(self) -> dict[str, list[int]]:
+    def named(self) -> dict[str, tuple[int, ...]]:
         """By name the values that it stands for; of what is imported also by the name where it comes from."""
         found: dict[str, list[int]] = {}
         for number, value in enumerate(self.code.values):
@@ -137,17 +137,25 @@ class Unit:
                 found.setdefault(name, []).append(number)
                 if (other := self.known_as(number)) != name:
                     found.setdefault(other, []).append(number)
-        return found
+        return {name: shared(row, row) for name, row in ((name, tuple(numbers)) for name, numbers in found.items())}
 
     def known_as(self, number: int) -> str:
         """The name of what is called, as it is where it comes from: an import may have given it another here."""
         value = self.code.values[number]
         if value.op != "name":
             return name_of(value)
-        symbol = self.module.project.lookup(self.scope, value.data)
-        if isinstance(symbol, External):
-            return symbol.path.rpartition(".")[2]
-        return symbol.name if isinstance(symbol, Method | ClassDef) else str(value.data)
+        known = self._known_as.get(value.data)
+        if known is None:
+            symbol = self.module.project.lookup(self.scope, value.data)
+            known = symbol.name if isinstance(symbol, Method | ClassDef) else str(value.data)
+            if isinstance(symbol, External):
+                known = symbol.path.rpartition(".")[2]
+            self._known_as[value.data] = known
+        return known
+
+    @cached_property
+    def _known_as(self) -> dict[str, str]:
+        return {}
 
     @cached_property
     def control(self) -> Control:
@@ -543,6 +551,7 @@ class Flow:
         self._evaluating: list[Evaluation | None] = []
         self.calls_by_name = Callers(self)
         self._units: dict[Module, dict[str, Unit]] = {}
+        self._defining: dict[Method, Unit | Flow | None] = {}
         self._remote: dict[ClassDef, bool] = {}
         self.foreign: dict[tuple[int, str], Val] = {}  # (number of a value, name): what is no code here
         self._declared: dict[tuple[Unit | ClassDef, str], Val] = {}
@@ -569,7 +578,10 @@ class Flow:
 
     def unit_of(self, method: Method) -> Unit | None:
         """The unit of a function of the project; None where it could not be lowered."""
-        return self._defined(method.module, method.qualname, method.facts.at[0])
+        known = self._defining.get(method, self)
+        if known is self:
+            known = self._defining[method] = self._defined(method.module, method.qualname, method.facts.at[0])
+        return known  # type: ignore[return-value]
 
     def fields_of(self, cls: ClassDef) -> list[str]:
         """The annotated names of a data class in the order of its constructor."""
@@ -620,7 +632,10 @@ class Flow:
 
     def part(self, key: Hashable, part: Hashable) -> Any:
         """A part of an answer (None: all of it); the instruction for which it is asked is remembered."""
-        if self._evaluating and (evaluation := self._evaluating[-1]) is not None and key not in self.solver.final:
+        final = self.solver.final.get(key)
+        if final is not None:
+            return final if part is None else part_of(final, part)
+        if self._evaluating and (evaluation := self._evaluating[-1]) is not None:
             evaluation.reads((key, part))
         return self.solver.get(key, part)
 
@@ -643,6 +658,8 @@ class Flow:
     def _let_go(self) -> None:
         """Drop the evaluations. What one holds refers back to it, and nothing collects circles here."""
         for evaluation in self._evaluations.values():
+            vars(evaluation.unit).pop("order", None)
+            vars(evaluation.calling).clear()
             vars(evaluation).clear()
         self._evaluations.clear()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import cache
 
 from validator.files.integers import same
 from validator.ir.model import CallShape, Code, Loop, RawAt, Test, Unsupported
@@ -18,6 +19,9 @@ _HARMLESS = frozenset({
     "dict", "set", "frozenset", "callable", "round", "divmod", "ord", "chr", "hash", "format", "iter", "reversed",
 })  # fmt: skip
 _UNCHANGED = frozenset({"import", "const", "closure"})  # what no call changes
+
+
+_shape = cache(CallShape)  # one object for all calls that pass their arguments in the same way
 
 
 def place(node: ast.AST) -> RawAt:
@@ -172,7 +176,7 @@ class Expressions(Builder):
             values.append(self.expression(keyword.value))
             names.append(keyword.arg or "**")
             written.append(keyword.value)
-        shape = CallShape(tuple(names))
+        shape = _shape(tuple(names))
         call = self.emit("call", tuple(values), shape, place(node))
         if not (isinstance(node.func, ast.Name) and node.func.id in _HARMLESS and self.variable(node.func.id) is None):
             for position, argument in enumerate(written):

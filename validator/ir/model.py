@@ -53,6 +53,10 @@ def repeated(qualname: str, line: int) -> str:
     return f"{qualname}@{line}"
 
 
+# One object for equal rows of numbers (operands, values of a variable): most units are small, and so are these numbers.
+shared = dict[tuple[int, ...], tuple[int, ...]]().setdefault
+
+
 class Unsupported(Exception):
     """A function that cannot be lowered; it is unknown to every query."""
 
@@ -135,7 +139,7 @@ class Code:
         self.params: tuple[tuple[str, str], ...] = ()  # (name, kind): pos, any, kw, * or **
         self.defaults: dict[str, int] = {}  # parameter -> value in the unit around
         self.decorators: tuple[int, ...] = ()  # values in the unit around
-        self.definitions: dict[str, list[int]] = {}  # variable -> its values, for units inside that read it
+        self.definitions: dict[str, tuple[int, ...]] = {}  # variable -> its values, for units inside that read it
         self.loops: dict[int, Loop] = {}  # by header
         self.tests: dict[int, Test] = {}  # by the block that ends in the branch
         self.exits: list[tuple[int, dict[str, int]]] = []  # (block of a return, parameters as they are there)

@@ -59,7 +59,7 @@ def _forwards(placings: Placings, unit: Unit) -> Iterator[tuple[Place, Place]]:
     """The calls that run a wrapped model without gradients, here or one call deeper: (call, model)."""
     everywhere = any(_is_off(decorator) for decorator in placings.queries.decorators(unit))
     for call in placings.queries.calls_in(unit):
-        if not everywhere and not any(_is_off(call._replace(number=m)) for m in unit.managers(call.number)):
+        if not everywhere and not any(_is_off(call.value_at(m)) for m in unit.managers(call.number)):
             continue
         if _runs(call):
             yield call, call.operand(0)

@@ -99,7 +99,7 @@ def _returned(place: Place, queries: Queries) -> Iterator[Place]:
     for block in place.unit.code.blocks:
         if block.end[0] != "return":
             continue
-        returned = place._replace(number=block.end[1])
+        returned = place.value_at(block.end[1])
         if returned.number == place.number:
             yield from queries.calls_of(place.unit)
         elif returned.value.op == "tuple" and place.number in returned.value.args:
@@ -114,13 +114,13 @@ def _forwards(count: Place) -> Iterator[tuple[Place, str]]:
     for header, loop in code.loops.items():
         if loop.iterator < 0:
             continue
-        over = count._replace(number=loop.iterator).operand(0).root
+        over = count.value_at(loop.iterator).operand(0).root
         if over.number != count.number and not (over.value.op == "call" and over.method in ("enumerate", "tqdm")
                                                 and count.number in over.value.args[1:]):  # fmt: skip
             continue
         forward = _runs(count, header, loop)
         if forward is not None:
-            yield count._replace(number=loop.iterator), forward.operand(0).text
+            yield count.value_at(loop.iterator), forward.operand(0).text
 
 
 def _runs(count: Place, header: int, loop: Loop) -> Place | None:
@@ -128,7 +128,7 @@ def _runs(count: Place, header: int, loop: Loop) -> Place | None:
     first, last = loop.at[0], loop.at[2]
     forwards = count.flow.models.likely["forwards"]
     for number, value in enumerate(count.unit.code.values):
-        place = count._replace(number=number)
+        place = count.value_at(number)
         if value.op == "call" and first <= value.at[0] <= last and place.method in forwards:
             return place
     return None

@@ -113,7 +113,7 @@ def _unread_copy(call: Place) -> Place | None:
         others = [user for user in using if user.number != call.number and user not in behind]
         if any(map(_is_read, behind)) or not behind and others:
             continue
-        made = [into.root._replace(number=n) for n in into.root.value.args] if into.root.value.op == "phi" else [into]
+        made = [into.root.value_at(n) for n in into.root.value.args] if into.root.value.op == "phi" else [into]
         copies = [each for each in made if _is_copy(each)]
         kept = any(user.value.op.startswith("store") for each in copies for user in each.root.users)
         if copies and not kept and all(_is_copy(each) or each.root.value.op == "param" for each in made):

@@ -80,7 +80,7 @@ def _check(
 def _calls(init: Place) -> Iterator[Place]:
     for number, value in enumerate(init.unit.code.values):
         if value.op == "call" and number != init.number:
-            yield init._replace(number=number)
+            yield init.value_at(number)
 
 
 def _reaches(call: Place, units: frozenset[Unit]) -> bool:

@@ -87,7 +87,7 @@ def unnamed(side: Side, methods: Collection[Method]) -> Iterator[Site]:
             callee, call = objects.run_for(Place(side.flow, caller, number), call_of(caller, number))
             if callee.value.op == "attr" and callee.value.data in names:
                 continue
-            reached = objects.reached_by(callee, callee._replace(number=number))
+            reached = objects.reached_by(callee, callee.value_at(number))
             run = tuple(each.place for each in reached.callees if isinstance(each.place, Method))
             if not set(run).isdisjoint(methods):
                 yield Site(caller, number, call, run, "call", reached.complete)

@@ -106,6 +106,11 @@ class Mentions:
                 found.update(dict.fromkeys(known.get(name, ())))
         return sorted(found, key=lambda unit: unit.place)
 
+    def within(self, module: Module, words: Iterable[str]) -> frozenset[Unit]:
+        """The units of a module that mention one of some words, as they are spelled there."""
+        known = self._index(False, module)
+        return frozenset(unit for word in words for unit in known.get(word, ()))
+
     def also(self, names: Iterable[str]) -> list[str]:
         """Names, and those that imports anywhere give to what is called so."""
         found = dict.fromkeys(names)
@@ -135,7 +140,9 @@ class Mentions:
             for unit in self.flow.units_of(module).values():
                 for word in unit.named if values else unit.words:
                     found.setdefault(word, []).append(unit)
-            known = self._indexes[values, module] = {word: tuple(units) for word, units in found.items()}
+            rows: dict[tuple[Unit, ...], tuple[Unit, ...]] = {}  # one object for equal ones
+            every = ((word, tuple(units)) for word, units in found.items())
+            known = self._indexes[values, module] = {word: rows.setdefault(units, units) for word, units in every}
         return known
 
 

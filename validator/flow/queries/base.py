@@ -6,7 +6,10 @@ A `Place` is a value of a unit: `place.val` is what it may be (`Val`: objects, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from validator.definitions import ClassDef, Method
@@ -33,6 +36,10 @@ class Place(NamedTuple):
     flow: Flow
     unit: Unit
     number: int
+
+    def value_at(self, number: int) -> Place:
+        """Another value of the same unit."""
+        return Place(self.flow, self.unit, number)
 
     @property
     def value(self) -> Value:
@@ -82,7 +89,8 @@ class Place(NamedTuple):
     @property
     def root(self) -> Place:
         """The value before the calls that were given it: `x` for `x` behind `f(x)`."""
-        return self._replace(number=self.unit.root(self.number))
+        number = self.unit.root(self.number)
+        return self if number == self.number else self.value_at(number)
 
     @property
     def is_tried(self) -> bool:
@@ -99,7 +107,7 @@ class Place(NamedTuple):
     def catches(self, *names: str) -> bool:
         """Whether an exception of one of some classes that is raised here is caught, or suppressed."""
         said = [str(value.data) for value in self._clauses]
-        managers = [self._replace(number=number) for number in self.unit.managers(self.number)]
+        managers = [self.value_at(number) for number in self.unit.managers(self.number)]
         said += [place.text for place in managers if place.value.op == "call" and place.method == "suppress"]
         return any(text == "*" or any(name in text for name in names) for text in said)
 
@@ -125,7 +133,7 @@ class Place(NamedTuple):
         """The value that this one is: before calls that were given it, and of functions that only give it back."""
         from validator.flow.queries.pure_functions import origin
 
-        return self._replace(number=origin(self.flow, self.unit, self.number))
+        return self.value_at(origin(self.flow, self.unit, self.number))
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -147,13 +155,13 @@ class Place(NamedTuple):
         return here if first <= here[:2] and here[2:] <= last else user.at
 
     def operand(self, index: int) -> Place:
-        return self._replace(number=self.value.args[index])
+        return self.value_at(self.value.args[index])
 
     def argument(self, name: str, position: int = -1) -> Place | None:
         """The argument of a call by its keyword or its position (from 0, without a receiver)."""
         for place, keyword in enumerate(self.value.data.names):
             if keyword == name or (keyword is None and place == position):
-                return self._replace(number=self.value.args[place + 1])
+                return self.value_at(self.value.args[place + 1])
         return None
 
     @property
@@ -167,7 +175,7 @@ class Place(NamedTuple):
     @property
     def iterable(self) -> Place | None:
         """Of the element of a loop's round: what the loop goes through."""
-        return self._replace(number=self.value.args[0]).gone_through if self.value.op == "next" else None
+        return self.value_at(self.value.args[0]).gone_through if self.value.op == "next" else None
 
     @property
     def gone_through(self) -> Place:
@@ -178,7 +186,7 @@ class Place(NamedTuple):
     def receiver(self) -> Place | None:
         """The object on which a method is called."""
         callee = self.unit.code.values[self.value.args[0]]
-        return self._replace(number=callee.args[0]) if callee.op == "attr" else None
+        return self.value_at(callee.args[0]) if callee.op == "attr" else None
 
     @property
     def method(self) -> str:
@@ -201,14 +209,14 @@ class Place(NamedTuple):
         vals, blocks = self.result.vals, self.unit.code.blocks
         for branch in self.unit.control.deciding(self.value.block) - but:
             test = self.flow.close(Val(v=truth_of(vals[blocks[branch].end[1]])), self.unit).v
-            found |= NONE if UNIFORM in test else test or self._replace(number=blocks[branch].end[1])._named_rank()
+            found |= NONE if UNIFORM in test else test or self.value_at(blocks[branch].end[1])._named_rank()
         return found
 
     def _named_rank(self) -> Causes:
         """What a condition likely depends on that asks for something by the name of a rank of which nothing is known:
         an actor's own, say, which another process makes from a class that is handed on."""
         compared = self.value.args if self.value.op == "compare" else (self.number,)
-        for place in (self._replace(number=n).root for n in compared):
+        for place in (self.value_at(n).root for n in compared):
             name, ranks = place.hint, self.flow.models.ranks
             if place.value.op == "attr" and name in ranks["names"] | ranks["attributes"] and place.closed == BOTTOM:
                 return rank(axes_of(name) - WHOLE or WHOLE, sure=False)
@@ -241,7 +249,7 @@ class Place(NamedTuple):
         values, stack, seen = self.unit.code.values, [self.number], {self.number}
         while stack:
             number = stack.pop()
-            yield self._replace(number=number)
+            yield self.value_at(number)
             for part in parts(values[number]):
                 if part >= 0 and part not in seen:
                     seen.add(part)
@@ -299,7 +307,7 @@ class Place(NamedTuple):
     @property
     def users(self) -> list[Place]:
         """The values that have this one as an operand."""
-        return [self._replace(number=n) for n in users_of(self.unit).get(self.number, ())]
+        return [self.value_at(n) for n in users_of(self.unit).get(self.number, ())]
 
     @property
     def taken_by(self) -> list[Place]:
@@ -393,10 +401,8 @@ class Queries:
 
     def spelling(self, *words: str) -> Iterator[Unit]:
         """The units that mention one of the words, in files in whose text it stands: as a key in brackets too."""
-        wanted = frozenset(words)
         for module in self.flow.mentions.spelling(*words) if self.flow.is_distributed else ():
-            units = (unit for unit in self.flow.units_of(module).values() if not wanted.isdisjoint(unit.words))
-            yield from sorted(units, key=lambda unit: unit.place)
+            yield from sorted(self.flow.mentions.within(module, words), key=lambda unit: unit.place)
 
     def called(self, *names: str) -> list[Unit]:
         """The functions and methods of the project that are called so."""
@@ -470,9 +476,8 @@ class Queries:
 
     def values(self, unit: Unit, *ops: str) -> Iterator[Place]:
         """The values of a unit that some kinds of instruction make."""
-        for number, value in enumerate(unit.code.values):
-            if value.op in ops:
-                yield Place(self.flow, unit, number)
+        for number in numbers_of(unit, ops):
+            yield Place(self.flow, unit, number)
 
     def of_program(self) -> Iterator[Unit]:
         """The units of all files that rules look into but tests, which put others in the place of real objects."""
@@ -482,10 +487,18 @@ class Queries:
 
     def called_in_program(self, names: frozenset[str]) -> Iterator[Place]:
         """The calls of the program itself by some names."""
-        for unit in self.of_program():
-            for place in self.calls_in(unit):
-                if place.method in names:
-                    yield place
+        found = [row for name in names for row in self._called_in_program.get(name, ())]
+        for _, unit, number in sorted(found, key=itemgetter(0)):
+            yield Place(self.flow, unit, number)
+
+    @cached_property
+    def _called_in_program(self) -> dict[str, list[tuple[int, Unit, int]]]:
+        """By the name that is called: (number of the call in the program, unit, value)."""
+        found: dict[str, list[tuple[int, Unit, int]]] = {}
+        calls = (place for unit in self.of_program() for place in self.calls_in(unit))
+        for order, place in enumerate(calls):
+            found.setdefault(place.method, []).append((order, place.unit, place.number))
+        return found
 
     def calls_in(self, unit: Unit) -> Iterator[Place]:
         for number in _calls_of(unit):
@@ -573,8 +586,14 @@ def users_of(unit: Unit) -> Users:
     return unit.users
 
 
-def _calls_of(unit: Unit) -> list[int]:
-    known: list[int] | None = unit.__dict__.get("_calls")
-    if known is None:
-        known = unit.__dict__["_calls"] = [n for n, v in enumerate(unit.code.values) if v.op == "call"]
-    return known
+def _calls_of(unit: Unit) -> Sequence[int]:
+    return numbers_of(unit, ("call",))
+
+
+def numbers_of(unit: Unit, ops: tuple[str, ...]) -> Sequence[int]:
+    """The values of a unit that some kinds of instruction make, in their order."""
+    known: dict[tuple[str, ...], Sequence[int]] = unit.__dict__.setdefault("_numbers_of", {})
+    found = known.get(ops)
+    if found is None:
+        found = known[ops] = array("i", [n for n, value in enumerate(unit.code.values) if value.op in ops])
+    return found
