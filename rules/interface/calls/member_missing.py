@@ -563,4 +563,23 @@ class Embeddings:
 def make(strategy):
     return Embeddings(strategy, OmegaConf.structured(Modality))
 """,
+    # an annotation that the only caller contradicts
+    """\
+class Options:
+    def __init__(self, rows):
+        self.rows = [Row(row) for row in rows]
+
+
+class Row:
+    def __init__(self, size):
+        self.size = size
+
+
+def make(strategy, row: Options):
+    return strategy.layer(row.size)
+
+
+def layers(strategy, sizes):
+    return [make(strategy, row) for row in Options(sizes).rows]
+""",
 )
