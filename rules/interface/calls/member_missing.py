@@ -582,4 +582,13 @@ def make(strategy, row: Options):
 def layers(strategy, sizes):
     return [make(strategy, row) for row in Options(sizes).rows]
 """,
+    # a function that the class only keeps: what it gets is no object of the class
+    """\
+class Scaler:
+    def overflows(gradient):
+        return gradient.float().isinf()
+
+    def check(self, strategy, gradients):
+        strategy.print(any(Scaler.overflows(each.data) for each in gradients))
+""",
 )
