@@ -591,4 +591,25 @@ class Scaler:
     def check(self, strategy, gradients):
         strategy.print(any(Scaler.overflows(each.data) for each in gradients))
 """,
+    # a helper asks what the object is
+    """\
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+
+def is_parallel(model):
+    return type(model) in (DataParallel, DistributedDataParallel)
+
+
+class Model:
+    def __init__(self, strategy):
+        self.strategy = strategy
+
+
+def saved(model):
+    return model.module if is_parallel(model) else model
+
+
+def main(strategy):
+    return saved(Model(strategy))
+""",
 )
