@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from validator.analysis.interfaces.binding import keeps_signature, parameters
 from validator.definitions import ClassDef, Method, Module
+from validator.effects.choices import possible
 from validator.facts.model import Argument, At, Call, Param
 from validator.flow.annotations import classes_of, declared
 from validator.flow.callgraph.callers import called
@@ -128,6 +129,8 @@ class Objects:
         objs = self._closed(place).objs - {NONE_OBJ}
         for classes, holds in place.unit.class_tests.around(place.number, user.value.block) if user is not None else ():
             objs = told_apart(objs, place._replace(number=classes).closed, holds)
+        if user is not None and len(objs) > 1 and (there := possible(place, user)) is not None:
+            objs &= there
         exact = frozenset(o[1] for o in objs if o[0] in OBJECTS)
         below = frozenset(o[1] for o in objs if o[0] == "self")
         return Held(exact, below, bool(exact) and all(o[0] in OBJECTS for o in objs) and not _may_be_data(place))

@@ -612,4 +612,35 @@ def saved(model):
 def main(strategy):
     return saved(Model(strategy))
 """,
+    # one option chooses the object and what is asked of it
+    """\
+class Plain:
+    def __init__(self, strategy):
+        self.strategy = strategy
+
+
+class Light:
+    def __init__(self, strategy):
+        self.strategy = strategy
+
+
+def make_head(args, strategy):
+    if args.head == "none":
+        head = Plain(strategy)
+    elif args.head == "light":
+        head = Light(strategy)
+    else:
+        raise ValueError(args.head)
+    return head
+
+
+class Model:
+    def __init__(self, head, args):
+        self.width = head.config.width if args.head == "gpt2" else 0
+
+
+def build(args, strategy):
+    head = make_head(args, strategy)
+    return Model(head, args)
+""",
 )
