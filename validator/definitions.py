@@ -119,6 +119,9 @@ def _is_accessor(function: Function) -> bool:
     return any(d.endswith((".setter", ".deleter", ".getter")) for d in function.decorators)
 
 
+_OBJECTS = ("self", "cls")
+
+
 class Method:
     """A function or method of the project with the place it belongs to."""
 
@@ -164,13 +167,35 @@ class Method:
     @property
     def is_method(self) -> bool:
         """Whether calls through an instance bind a first parameter."""
-        return self.cls is not None and not self.facts.is_static
+        return self.cls is not None and not self.is_static
+
+    @cached_property
+    def is_static(self) -> bool:
+        """Whether the first parameter is no object of the class: of a static method, and of a function that the class
+        only keeps (`Scaler.overflows(gradient)`): all calls of it are on the class and none passes on `self`."""
+        facts, cls = self.facts, self.cls
+        if facts.is_static or cls is None or facts.decorators or not facts.params or facts.params[0].name in _OBJECTS:
+            return facts.is_static
+        found = False
+        for caller, call in self.module.project.calls(self.name):
+            around = caller.cls
+            while around is None and (outer := caller.enclosing) is not None:
+                caller, around = outer, outer.cls
+            own = caller.facts.params[0].name if around is not None and caller.facts.params else None
+            meant = self.module.project.lookup(caller, call.receiver) if call.receiver != own else around
+            if not isinstance(meant, ClassDef):
+                return False  # on an object, of whatever class
+            if cls in meant.mro or meant in cls.mro:
+                if call.receiver == own or not call.args or call.args[0].value == own:
+                    return False
+                found = True
+        return found
 
     @cached_property
     def own_object(self) -> str | None:
         """The name by which a method knows its object (`self`); None outside methods and in static ones."""
         facts = self.facts
-        if self.cls is None or facts.is_static or not facts.params or facts.params[0].kind not in ("any", "pos"):
+        if self.cls is None or self.is_static or not facts.params or facts.params[0].kind not in ("any", "pos"):
             return None
         name = facts.params[0].name
         return None if any(row.target == name for row in facts.assigns) else name

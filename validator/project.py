@@ -209,8 +209,9 @@ class Project:
             module = self.import_module(importer, name)
         if row.name is None:
             return module
-        if isinstance(module, External):
-            return External(f"{module.path}.{row.name}")
+        if isinstance(module, External):  # a folder without an `__init__.py` has modules, and no code of its own
+            inside = self.import_module(importer, f"{name}.{row.name}") if not row.level else module
+            return inside if isinstance(inside, Module) else External(f"{module.path}.{row.name}")
         if isinstance(module, Module):
             found = module.member(row.name)
             return (

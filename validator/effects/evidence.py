@@ -16,6 +16,7 @@ from validator.flow.program import Flow, Unit
 from validator.flow.queries.base import Place
 from validator.flow.values import Obj, Val
 
+_OF_RANKS = ("rank", "member", "data", "failure")
 _PARTS = frozenset({
     "phi", "unary", "binary", "compare", "tuple", "list", "slice", "item", "unpack", "iter", "more", "next", "mut",
     "collect", "join", "call",
@@ -24,7 +25,8 @@ _PARTS = frozenset({
 
 def asks_for_rank(place: Place) -> bool:
     """Whether the rank that runs this decides a value by what is written here, in helpers and in what attributes are
-    made of: no argument of a call of the project and no result of a collective counts."""
+    made of: no argument of a call of the project, no result of a collective and no comparison that comes out alike on
+    all ranks (`rank != -1`) counts."""
     seen: set[tuple[Unit, int]] = set()
     stack = [place]
     while stack:
@@ -34,7 +36,7 @@ def asks_for_rank(place: Place) -> bool:
         seen.add((each.unit, each.number))
         if each.val.of("ordinal") or each.val.of("environment") or _is_named(each):
             return True
-        if not each.operations:
+        if not each.operations and (each.value.op != "compare" or only(each.likely.v, *_OF_RANKS)):
             stack += _made_of(each)
     return False
 

@@ -158,7 +158,7 @@ def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
     if kind == "super":
         return _of_super(at, o, name)
     if kind == "made":
-        return _of_library(at, o[1], name) if len(o) == 2 else _of_holder(at, o, name)
+        return _of_library(at, o[1], name, owner) if len(o) == 2 else _of_holder(at, o, name)
     if kind == "mesh":
         return _of_mesh(o, name)
     if kind == "size":
@@ -350,14 +350,14 @@ def _is_of_class(unit: Unit) -> bool:
     return method.cls is not None and method.facts.is_classmethod and not method.name.startswith("__")
 
 
-def _of_library(at: Evaluation, made: str, name: str) -> Val:
+def _of_library(at: Evaluation, made: str, name: str, owner: Val = BOTTOM) -> Val:
     """An attribute of what a library makes."""
     library = at.models.library(made)
     given = library.attributes.get(name)
     for base in library.bases:
         given = given or at.models.library(base).attributes.get(name)
     if given is not None:
-        return described(given)
+        return Val(v=owner.v) if given == "as it" else described(given)
     # what nobody knows stays one thing: `x.lower().lower()` is no longer name in any table
     return obj("ext", f"{made}.{name}" if at.models.tells_of(made) else f"{NOBODY}.{name}")
 

@@ -895,6 +895,9 @@ class Calling:
         if isinstance(word, str) and word.startswith("made:"):
             made = join2(described(word), self._keeping(row, arguments))
             return Val(made.objs | self._holding(row, arguments).objs, state=PLAIN) if row.elements else made
+        if isinstance(word, str) and word.startswith("made of:"):
+            of = self._same(row.name, arguments, BOTTOM)
+            return Val(frozenset({("made", word.partition(":")[2])}), of.v, state=of.state)
         if isinstance(word, str) and word.startswith("holder:"):
             return self._holder(word.partition(":")[2])
         if row.handle and any(n == row.handle and not v.is_const(False) for n, v in arguments):

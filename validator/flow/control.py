@@ -1,6 +1,7 @@
 """Which branches decide whether a block runs: postdominators and control dependence of a unit.
 
-Ways that raise are no ways out: `if x: raise …` does not make what follows depend on `x`. Of a unit that never returns
+Ways that raise are no ways out: `if x: raise …` does not make what follows depend on `x`. A handler depends on what
+the `try` does. Of a unit that never returns
 the ends of the process are (`sys.exit(main())` at the end), else the tests of its loops.
 """
 
@@ -120,7 +121,33 @@ class Control:
                     if following == runner:
                         break
                     runner = following
+        self._with_handlers(found)
         return {block: tuple(rows) for block, rows in found.items()}
+
+    def _with_handlers(self, found: dict[int, dict[tuple[int, int], None]]) -> None:
+        """Adds of blocks that only an exception leads to on what the statement depends that raises it: who does not
+        come to a `try` does not come to its handlers."""
+        order, after, leave = self._graph
+        usual = self._follow(order[:1], after, frozenset())
+        for handler in order:
+            trying = [pred for pred, raised in self.code.blocks[handler].preds if raised]
+            first = next((block for block in order if block in trying), None)
+            if first is None or handler in usual or first not in found:
+                continue
+            for block in self._follow([handler], after, {*usual, leave}):
+                found.setdefault(block, {}).update(found[first])
+
+    @staticmethod
+    def _follow(start: list[int], after: dict[int, list[int]], but: Collection[int]) -> set[int]:
+        """The blocks to which a way leads that raises nothing and comes by none of some."""
+        seen = set(start)
+        stack = list(start)
+        while stack:
+            for target in after.get(stack.pop(), ()):
+                if target not in seen and target not in but:
+                    seen.add(target)
+                    stack.append(target)
+        return seen
 
     def comes_always(self, block: int) -> bool:
         """Whether every way through the unit that does not raise comes by a block."""

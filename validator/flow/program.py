@@ -24,7 +24,21 @@ from validator.flow.narrowing import ClassTests
 from validator.flow.queries.outside_program import is_test
 from validator.flow.solver import Read, Solver
 from validator.flow.substitution import instantiated
-from validator.flow.values import BOTTOM, NONE_OBJ, NOT_YET, TOP, UNKNOWN, Val, const, forget, join, join2, join_origins
+from validator.flow.values import (
+    BOTTOM,
+    MORE,
+    NONE_OBJ,
+    NOT_YET,
+    TOP,
+    UNKNOWN,
+    Obj,
+    Val,
+    const,
+    forget,
+    join,
+    join2,
+    join_origins,
+)
 from validator.flow.worklist import Order
 from validator.ir import Code, Value
 from validator.ir.model import RawAt, repeated, shared
@@ -979,10 +993,30 @@ class Flow:
             if rows is None:
                 found.append(NOT_YET)
             for owner, value in rows or ():
-                owner = self.close(owner, unit)
-                if owner is NOT_YET or holder in owner.objs:
-                    found.append(owner if owner is NOT_YET else _on_all_ranks(self.close(value, unit)))
+                is_holder = self._may_be(owner, unit, holder, set())
+                if is_holder is not False:
+                    found.append(NOT_YET if is_holder is None else _on_all_ranks(self.close(value, unit)))
         return _there_if_any(found, join_origins(found)) if len(found) > parsed else BOTTOM
+
+    def _may_be(self, value: Val, unit: Unit, wanted: Obj, seen: set[tuple[Unit, int]]) -> bool | None:
+        """Whether a value of a unit may be an object; None where that is not known yet. A parameter that gets more
+        objects than are told apart is followed to each call."""
+        closed = self.close(value, unit)
+        if closed is NOT_YET:
+            return None
+        if wanted in closed.objs or MORE not in closed.objs:
+            return wanted in closed.objs
+        answers: set[bool | None] = set()
+        for _, position in value.of("param"):
+            if (unit, position) in seen:
+                continue
+            seen.add((unit, position))
+            for caller in self.callers(unit):
+                rows = self.passed(caller, unit)
+                answers |= {None} if rows is None else set()
+                given = (passed.argument(position) for passed in rows or ())
+                answers |= {self._may_be(each, caller, wanted, seen) for each in given if each is not None}
+        return True if True in answers else None if None in answers else False
 
     @cached_property
     def _options(self) -> frozenset[str]:

@@ -296,4 +296,21 @@ def save(model, optimizer, rank, out, step):
         with open(os.path.join(out, f"checkpoint-{step}", "config.json"), "w") as file:
             json.dump(sorted(state), file)
 """,
+    # who does not come to a `try` does not come to its handler
+    """
+import os
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+def train(model, steps):
+    rank = int(os.environ["RANK"])
+    model = DistributedDataParallel(model)
+    if rank == 0:
+        torch.save(model.state_dict(), "model.pt")
+        try:
+            os.symlink("model.pt", "latest.pt")
+        except FileExistsError:
+            os.remove("latest.pt")
+            os.symlink("model.pt", "latest.pt")
+""",
 ]

@@ -563,4 +563,84 @@ class Embeddings:
 def make(strategy):
     return Embeddings(strategy, OmegaConf.structured(Modality))
 """,
+    # an annotation that the only caller contradicts
+    """\
+class Options:
+    def __init__(self, rows):
+        self.rows = [Row(row) for row in rows]
+
+
+class Row:
+    def __init__(self, size):
+        self.size = size
+
+
+def make(strategy, row: Options):
+    return strategy.layer(row.size)
+
+
+def layers(strategy, sizes):
+    return [make(strategy, row) for row in Options(sizes).rows]
+""",
+    # a function that the class only keeps: what it gets is no object of the class
+    """\
+class Scaler:
+    def overflows(gradient):
+        return gradient.float().isinf()
+
+    def check(self, strategy, gradients):
+        strategy.print(any(Scaler.overflows(each.data) for each in gradients))
+""",
+    # a helper asks what the object is
+    """\
+from torch.nn.parallel import DataParallel, DistributedDataParallel
+
+
+def is_parallel(model):
+    return type(model) in (DataParallel, DistributedDataParallel)
+
+
+class Model:
+    def __init__(self, strategy):
+        self.strategy = strategy
+
+
+def saved(model):
+    return model.module if is_parallel(model) else model
+
+
+def main(strategy):
+    return saved(Model(strategy))
+""",
+    # one option chooses the object and what is asked of it
+    """\
+class Plain:
+    def __init__(self, strategy):
+        self.strategy = strategy
+
+
+class Light:
+    def __init__(self, strategy):
+        self.strategy = strategy
+
+
+def make_head(args, strategy):
+    if args.head == "none":
+        head = Plain(strategy)
+    elif args.head == "light":
+        head = Light(strategy)
+    else:
+        raise ValueError(args.head)
+    return head
+
+
+class Model:
+    def __init__(self, head, args):
+        self.width = head.config.width if args.head == "gpt2" else 0
+
+
+def build(args, strategy):
+    head = make_head(args, strategy)
+    return Model(head, args)
+""",
 )

@@ -114,16 +114,39 @@ class Place(NamedTuple):
     def may_lack(self, name: str) -> bool:
         """Whether what is tested or caught around the place reckons with an object that has no such member."""
         asking = _ASKING | {name}
-        return self.catches("AttributeError", "Exception") or any(
-            not asking.isdisjoint(test.words) for test in self.tests
+        return (
+            self.catches("AttributeError", "Exception")
+            or any(not asking.isdisjoint(test.words) for test in self.tests)
+            or not asking.isdisjoint(self._words_of_helpers)
         )
+
+    @property
+    def _words_of_helpers(self) -> Iterator[str]:
+        """The words of what functions of the project give that are asked around the place about the object whose
+        attribute it is: `is_parallel(model)` of `model.module`."""
+        if self.value.op != "attr":
+            return
+        seen: set[Unit] = set()
+        asked = self.operand(0).key
+        calls = [part for test in self.tests_inside for part in test.parts if part.value.op == "call"]
+        queue = [call for call in calls if any(call.operand(i).key == asked for i in range(1, len(call.value.args)))]
+        while queue:
+            call = queue.pop()
+            site = call.result.sites.get(call.number)
+            for unit in {target.unit: None for target in site.targets} if site is not None else ():
+                if unit not in seen:
+                    seen.add(unit)
+                    for place in _decisive(self.flow, unit):
+                        yield from place.words
+                        queue += [part for part in place.parts if part.value.op == "call"]
 
     def asked_about(self, value: Place) -> bool:
         """Whether a condition around the place asks something of another value of its unit (`len(x) == 2`,
         `isinstance(x, T)`, `x[0]`): it is less there than it may be elsewhere. A test for None says nothing more."""
-        root = value.root.number
+        asked = value.root.key
         return any(
-            part.value.op in ("call", "item", "attr") and root in {self.unit.root(n) for n in part.value.args if n >= 0}
+            part.value.op in ("call", "item", "attr")
+            and any(part._replace(number=n).root.key == asked for n in part.value.args if n >= 0)
             for test in self.tests_inside
             for part in test.parts
         )
@@ -377,6 +400,16 @@ class Place(NamedTuple):
         """The collectives that a call is."""
         site = self.result.sites.get(self.number)
         return site.operations if site is not None else ()
+
+
+def _decisive(flow: Flow, unit: Unit) -> Iterator[Place]:
+    """What a function gives back, and the conditions that decide which of its returns is taken."""
+    for block in unit.code.in_order():
+        if unit.code.blocks[block].end[0] == "return":
+            place = Place(flow, unit, unit.code.blocks[block].end[1])
+            yield place
+            deciding = sorted(unit.control.deciding(block))
+            yield from (place._replace(number=unit.code.blocks[branch].end[1]) for branch in deciding)
 
 
 class Queries:
