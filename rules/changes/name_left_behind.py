@@ -80,6 +80,7 @@ def _setting(change: Change, stale: Stale, *more: Stale) -> Finding:
         ],
         fix=_setting_fix(change, lost, place) if lost.renamed and place.unit is None else None,
         context=f"{owner.name}:{lost.name}>{lost.renamed}",
+        severity="note" if stale.is_idle else None,
     )
 
 

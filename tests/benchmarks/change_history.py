@@ -69,7 +69,8 @@ class History:
         return self.sources[key]
 
     def content(self, blob: str) -> bytes | None:
-        assert self.blobs.stdin is not None and self.blobs.stdout is not None
+        assert self.blobs.stdin is not None
+        assert self.blobs.stdout is not None
         self.blobs.stdin.write(f"{blob}\n".encode())
         self.blobs.stdin.flush()
         head = self.blobs.stdout.readline().split()  # name, kind, size; or `missing`
