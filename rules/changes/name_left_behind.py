@@ -7,8 +7,10 @@ What it does
     something in a module (`"pkg.nodes:Worker.run"`) or reaches a `getattr` through a dispatcher, in recipes and scripts
     (`reward.buffer.len=8` through the fields of nested data classes). Also: a parameter that options or fields filled
     by its name, handed on as a whole (`Model(**vars(args))`), and a key that a dictionary no longer gets while who
-    reads that dictionary, told by a key beside that nothing else has, still looks it up. Silent where a function asks
-    whether there is a key before it takes its value.
+    reads that dictionary, told by a key beside that nothing else has, still looks it up. A note where a recipe keeps a
+    setting that nothing reads any more and that has no new name. Places of one file without a new name are one
+    finding. Silent where a function asks whether there is a key before it takes its value, or tests that the object is
+    of a library's class.
 
 Why is this bad
     AttributeError, KeyError or an unknown option, when the line runs; a setting that nothing reads has no effect.
@@ -47,10 +49,14 @@ def check_change(change: Change) -> Iterator[Finding]:
     names = change.analysis(Names)
     seen = set()
     for lost in (*names.lost, *names.members, *names.imports, *change.analysis(Targets).lost):
+        rows: dict[object, list[Occurrence]] = {}
         for place in lost.stale:
             if (place.path, place.at, lost.name) not in seen:
                 seen.add((place.path, place.at, lost.name))
-                yield _report(change, lost, place)
+                key = (place.path, place.at if lost.renamed else None)  # a rename is finished in each place
+                rows.setdefault(key, []).append(place)
+        for places in rows.values():
+            yield _report(change, lost, *sorted(places, key=lambda each: each.at))
     for row in change.analysis(Spread).unfilled:
         yield _unfilled(row)
     for dropped in change.analysis(SavedKeys).dropped:
@@ -84,11 +90,12 @@ def _setting(change: Change, stale: Stale, *more: Stale) -> Finding:
     )
 
 
-def _report(change: Change, lost: Lost, place: Occurrence) -> Finding:
+def _report(change: Change, lost: Lost, place: Occurrence, *more: Occurrence) -> Finding:
     new = f"; it is `{lost.renamed}` now" if lost.renamed else ""
     related = [Related(lost.old.path, lost.old.at[0], f"`{lost.name}` was defined here before the change")]
     if lost.new is not None:
         related = [Related(lost.new.path, lost.new.at[0], f"`{lost.renamed}`, which takes its place")]
+    related += [Related(each.path, each.at[0], "it is asked for here too") for each in more[:_SHOWN]]
     return RULE.finding(
         place.path,
         name_span(place),
@@ -714,6 +721,36 @@ class EmbedImages(Unit):
 """,
 )
 CORRECT = (
+    # a test of its class says that the object is of a library
+    """# file: rl/__init__.py
+# before: rl/options.py
+from dataclasses import dataclass
+
+
+@dataclass
+class Probe:
+    num_classes: int = 2
+    depth: int = 1
+# file: rl/options.py
+from dataclasses import dataclass
+
+
+@dataclass
+class Probe:
+    depth: int = 1
+# file: rl/labels.py
+from typing import Any
+
+from datasets import ClassLabel, Value
+
+
+def count(feature: Any):
+    if isinstance(feature, ClassLabel):
+        return feature.num_classes
+    elif isinstance(feature, Value) and feature.dtype == "bool":
+        return 2
+    raise ValueError(feature)
+""",
     # what is cut under a key was put there by something else
     """# before: rl/prompts.py
 def prompts(processor, texts, longest):

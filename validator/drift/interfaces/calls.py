@@ -271,7 +271,7 @@ def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Meth
     if value.op != "attr":
         return (), False  # a parameter that bears the name
     mention = side.mention(unit, number)
-    if mention is None or isinstance(mention.symbol, External):
+    if mention is None or isinstance(mention.symbol, External) or side.is_of_library(unit, number):
         return (), False
     if isinstance(mention.symbol, Module):
         symbol = mention.symbol.member(name)

@@ -251,6 +251,8 @@ class Names:
         mention = side.mention(row.unit, row.number)
         if mention is None or isinstance(mention.symbol, External | Module):
             return False  # what a module lacks is a rule of its own
+        if side.is_of_library(row.unit, row.number):
+            return False
         classes = side.classes_of(row.unit, row.number)
         if not classes:
             owner = row.unit.code.values[row.unit.root(row.unit.code.values[row.number].args[0])]

@@ -121,6 +121,8 @@ class Texts:
         """Where the old text still stands, if the new one has no meaning but by these edits."""
         if _places(self.change.before, new) or not set(_places(self.change.after, new)) <= self._edited:
             return []
+        if self._is_written_for_itself(old, new):
+            return []  # who puts it and who takes it have it of the change
         others = _places(self.change.after, old)
         asked = old.isidentifier() or old.startswith("--")  # by an attribute
         if not asked and len(given := _given_to(self.change.before, old)) == 1 and "" not in given:
@@ -171,6 +173,14 @@ class Texts:
             if new is not None:
                 found.update((new.path, each.at[0]) for each in _settings(new) if (each.path, each.value) not in before)
         return found
+
+    def _is_written_for_itself(self, old: str, new: str) -> bool:
+        """Whether a statement that the change wrote has the new text and stands for none that had the old one."""
+        return any(
+            edit.new is not None and new in edit.new.text and (edit.old is None or old not in edit.old.text)
+            for _, _, _, changed in self.change.analysis(Drops).edited
+            for edit in changed
+        )
 
     def _attribute(self, drop: Drop) -> Replaced | None:
         """An attribute that is asked for in place of another and that nothing defines."""
