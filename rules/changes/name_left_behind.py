@@ -721,6 +721,29 @@ class EmbedImages(Unit):
 """,
 )
 CORRECT = (
+    # nothing is an object of the class any more
+    """# file: rl/__init__.py
+# before: rl/models.py
+class Separator:
+    def __init__(self, hop_length=4):
+        self.hop_length = hop_length
+# file: rl/models.py
+class Separator:
+    def __init__(self, *args, **kwargs):
+        raise RuntimeError("use an older release")
+
+
+class BrokenSeparator:
+    def __init__(self, hop_length=4):
+        self.hop_length = hop_length
+# file: rl/evaluate.py
+from rl.models import Separator
+
+
+def evaluate(audio):
+    model = Separator()
+    return audio[:: model.hop_length]
+""",
     # a test of its class says that the object is of a library
     """# file: rl/__init__.py
 # before: rl/options.py

@@ -16,6 +16,7 @@ from validator.drift.names.occurrences import Occurrence, in_file, in_unit
 from validator.drift.statements.differences import matcher
 from validator.facts.model import PROPERTY_DECORATORS
 from validator.flow.callgraph.callers import Mention
+from validator.flow.control import reachable
 from validator.flow.objects import Objects
 from validator.flow.program import Flow, Unit
 from validator.flow.queries.base import Place
@@ -121,6 +122,12 @@ class Side:
             parts = (programs.modules(entry) for entry in self.project.modules.values())
             self._beside[module] = frozenset(each.path for part in parts if module in part for each in part)
         return self._beside[module]
+
+    def is_made(self, cls: ClassDef) -> bool:
+        """Whether there are objects of a class: not where its constructor does nothing but raise."""
+        made = cls.find("__init__")
+        unit = self.unit_of(made) if made is not None else None
+        return unit is None or any(unit.code.blocks[n].end[0] == "return" for n in reachable(unit.code))
 
     def is_property(self, method: Method) -> bool:
         """Whether a method is asked for without a call, under whatever names its file imports decorators."""

@@ -322,7 +322,7 @@ class Names:
         known = {lost.name for lost in self.lost}
         found = []
         for old, new in self.change.classes:
-            if is_test(new.path) or is_foreign(new.path):
+            if is_test(new.path) or is_foreign(new.path) or not self.after.is_made(new):
                 continue
             for name, row in self._gone(old, new).items():
                 if name in known or self._has_member(new, name, self.renamed(row) is not None):
