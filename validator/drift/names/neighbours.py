@@ -55,9 +55,16 @@ class Stale(NamedTuple):
     @property
     def is_idle(self) -> bool:
         """Whether nothing minds the name: it stands in a recipe out of which code takes what it knows, and what it was
-        for has no other name now."""
-        taken = self.owner.kind in _TAKING or self.owner.kind == "parser" and self.place.kind == "setting"
-        return taken and self.place.unit is None and not self.lost.renamed
+        for has no other name now; or it is put into a dictionary like another one, and not looked up."""
+        unit = self.place.unit
+        if unit is None:
+            taken = self.owner.kind in _TAKING or self.owner.kind == "parser" and self.place.kind == "setting"
+            return taken and not self.lost.renamed
+        if self.owner.kind != "dictionary" or self.place.kind != "key":
+            return False
+        return all(
+            unit.code.values[user].op in ("store_item", "dict") for user in unit.users.get(self.place.number, ())
+        )
 
 
 # Which owner the names at a place may be of.

@@ -85,11 +85,15 @@ class Texts:
         """An f-string: the same one, with whatever in its places, that another function still has as it was."""
         if not (_TELLING.fullmatch(old) and _TELLING.fullmatch(new)) or any(_joined(self.change.before, new)):
             return None
-        others = [(unit.path, at[0]) for unit, at in _joined(self.change.after, old)]
-        places = [unit for unit, _ in _joined(self.change.after, new)]
-        if not others or len(places) > 1:
+        others = list(_joined(self.change.after, old))
+        places = list(_joined(self.change.after, new))
+        if not others or len(places) != 1:
             return None
-        return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(drop.new), old, new, tuple(others))
+        lines = tuple((unit.path, unit.at(unit.code.values[number].at)[0]) for unit, number in others)
+        # given as the same setting in all places: each has a value of its own, and none looks for another one
+        kinds = {_setting(unit, number) for unit, number in (*places, *others)}
+        at = drop.pair.new.module.source_text.at(drop.new)
+        return Replaced(drop.pair.new, at, old, new, lines, sought=len(kinds) > 1 or "" in kinds)
 
     def _key(self, drop: Drop, old: str, new: str) -> Replaced | None:
         """A key under which a value is kept, while the function itself still looks it up under the old one; a key that
@@ -245,7 +249,7 @@ def _templates(drop: Drop) -> tuple[str, str] | None:
     return found[0], found[1]
 
 
-def _joined(side: Side, template: str) -> Iterator[tuple[Unit, At]]:
+def _joined(side: Side, template: str) -> Iterator[tuple[Unit, int]]:
     """The f-strings of a side that have given pieces between their places."""
     piece = max(template.split("{}"), key=len).encode()
     for source in side.project.files.values():
@@ -254,9 +258,19 @@ def _joined(side: Side, template: str) -> Iterator[tuple[Unit, At]]:
             continue
         for unit in side.units(module).values():
             values = unit.code.values
-            for value in values:
+            for number, value in enumerate(values):
                 if value.op == "join" and template == "".join(_piece(values[each]) for each in value.args):
-                    yield unit, unit.at(value.at)
+                    yield unit, number
+
+
+def _setting(unit: Unit, number: int) -> str:
+    """What a value is given for, if it is only given for that: a keyword of a call."""
+    users = unit.users.get(number, ())
+    value = unit.code.values[users[0]] if len(users) == 1 else None
+    if value is None or value.op != "call":
+        return ""
+    name = next((name for name, each in zip(value.data.names, value.args[1:], strict=True) if each == number), None)
+    return f"{unit.known_as(value.args[0])}({name}=)" if name else ""
 
 
 def _piece(value: Value) -> str:
