@@ -49,13 +49,13 @@ def check_change(change: Change) -> Iterator[Finding]:
     names = change.analysis(Names)
     seen = set()
     for lost in (*names.lost, *names.members, *names.imports, *change.analysis(Targets).lost):
-        rows: dict[object, list[Occurrence]] = {}
+        by_file: dict[tuple[str, object], list[Occurrence]] = {}
         for place in lost.stale:
             if (place.path, place.at, lost.name) not in seen:
                 seen.add((place.path, place.at, lost.name))
-                key = (place.path, place.at if lost.renamed else None)  # a rename is finished in each place
-                rows.setdefault(key, []).append(place)
-        for places in rows.values():
+                at = place.at if lost.renamed else None  # a rename is finished in each place
+                by_file.setdefault((place.path, at), []).append(place)
+        for places in by_file.values():
             yield _report(change, lost, *sorted(places, key=lambda each: each.at))
     for row in change.analysis(Spread).unfilled:
         yield _unfilled(row)

@@ -142,13 +142,7 @@ class Signatures:
             units, texts = self._rewritten(new.name)
             if not any(texts & self._texts(each, new.name) for each in self.after.mentioning(new.name)):
                 continue
-            rows = sites(
-                self.after,
-                new.name,
-                wanted=lambda unit, n, units=units, texts=texts: (
-                    unit in units or unit.text(unit.code.values[n].at) in texts
-                ),
-            )
+            rows = sites(self.after, new.name, wanted=partial(_is_among, units, texts))
             places = [site for site in rows if site.reached == (new,) and site.how == "call"]
             adapted = {text: (site, call) for site in places for text, call in self._earlier(site).items()}
             for site in places:
@@ -275,6 +269,11 @@ def _may_break(rows: list[tuple[Method | ClassDef, Method | ClassDef]], unit: Un
             if misfit_of(later, call) is not None or _otherwise(call, earlier, later)[0]:
                 return True
     return False
+
+
+def _is_among(units: frozenset[Unit], texts: frozenset[str], unit: Unit, number: int) -> bool:
+    """Whether a call stands in one of some functions, or is written as one of some."""
+    return unit in units or unit.text(unit.code.values[number].at) in texts
 
 
 def _is_for_all(unit: Unit, name: str) -> bool:
