@@ -721,6 +721,30 @@ class EmbedImages(Unit):
 """,
 )
 CORRECT = (
+    # the class moved to a library, out of which the callers take it
+    """# file: rl/__init__.py
+# before: rl/views.py
+class View:
+    def __init__(self, model):
+        self.model = model
+
+    def structure_graph(self):
+        return str(self.model)
+# file: rl/views.py
+WIDTH = 80
+# before: rl/train.py
+from rl.views import View
+
+
+def show(model):
+    View(model).structure_graph()
+# file: rl/train.py
+from model_views import View
+
+
+def show(model):
+    View(model).structure_graph()
+""",
     # nothing is an object of the class any more
     """# file: rl/__init__.py
 # before: rl/models.py

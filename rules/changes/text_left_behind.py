@@ -182,6 +182,32 @@ def masked(config, loss):
 """,
 )
 CORRECT = (
+    # the new text is the name of a field, which the change renamed
+    """# before: rl/center.py
+from dataclasses import dataclass
+
+
+@dataclass
+class Arguments:
+    model_path_public: str = ""
+
+
+def repository(kwargs):
+    return kwargs["model_path_public"].split("/")[-1]
+# file: rl/center.py
+from dataclasses import dataclass
+
+
+@dataclass
+class Arguments:
+    backbone_path_public: str = ""
+
+
+def repository(kwargs):
+    return kwargs["backbone_path_public"].split("/")[-1]
+# file: rl/recipes.py
+RECIPE = {"model_path_public": "t5-base"}
+""",
     # who takes the new text has it of the change too
     """# before: rl/workers.py
 def work(pipe, agent):

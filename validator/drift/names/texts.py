@@ -24,6 +24,7 @@ from validator.source import SourceFile
 _TELLING = re.compile(r"(?=.{5,80}$)(?=.*[A-Za-z])[\w./{}:%-]*\w[._/-]\w[\w./{}:%-]*")  # several words, no spaces
 _SEVERAL = 2  # edits that replace one word by the same other one
 _SHORT = 3
+_NAMED = frozenset({"attribute", "field", "option", "parameter", "keyword", "function", "class"})  # kinds of names
 _SOUGHT = frozenset({"key", "keyword", "attribute", "field", "option", "parameter", "getattr", "target", "setting"})
 
 
@@ -125,7 +126,7 @@ class Texts:
         """Where the old text still stands, if the new one has no meaning but by these edits."""
         if _places(self.change.before, new) or not set(_places(self.change.after, new)) <= self._edited:
             return []
-        if self._is_written_for_itself(old, new):
+        if self._is_written_for_itself(old, new) or any(row.kind in _NAMED for row in self._asked(new)):
             return []  # who puts it and who takes it have it of the change
         others = _places(self.change.after, old)
         asked = old.isidentifier() or old.startswith("--")  # by an attribute
