@@ -422,6 +422,29 @@ class Buckets:
 """,
 )
 CORRECT = (
+    # the other call does that as well
+    """# before: rl/seeds.py
+import random
+
+import torch
+
+
+def seed_everything(seed):
+    random.seed(seed)
+    torch.manual_seed(seed)
+    torch.cuda.manual_seed_all(seed)
+    return seed
+# file: rl/seeds.py
+import random
+
+import torch
+
+
+def seed_everything(seed):
+    random.seed(seed)
+    torch.manual_seed(seed)
+    return seed
+""",
     # the condition asks for what the call needs: without it, it raised before
     """# before: rl/memory.py
 class Memory:

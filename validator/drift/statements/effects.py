@@ -241,6 +241,8 @@ class Effects:
             call = called(edit.old.node)
             if call is not None and self._is_made_later(call, pair):
                 continue
+            if any(called_names(pair.new)[each] for each in tables()["implied"].get(name, ())):
+                continue
             if not name and call is not None and self._is_needed(pair, call, new):
                 kind, name = "call", last_name(call.func)
             if name:
