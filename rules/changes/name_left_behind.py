@@ -721,6 +721,31 @@ class EmbedImages(Unit):
 """,
 )
 CORRECT = (
+    # the attribute is a buffer now
+    """# file: rl/__init__.py
+# before: rl/distances.py
+from torch import nn
+
+
+class Distances(nn.Module):
+    def __init__(self, cell):
+        super().__init__()
+        self.cell_size = cell
+
+    def forward(self, x):
+        return x / self.cell_size
+# file: rl/distances.py
+from torch import nn
+
+
+class Distances(nn.Module):
+    def __init__(self, cell):
+        super().__init__()
+        self.register_buffer("cell_size", cell, persistent=True)
+
+    def forward(self, x):
+        return x / self.cell_size
+""",
     # the class moved to a library, out of which the callers take it
     """# file: rl/__init__.py
 # before: rl/views.py

@@ -364,7 +364,8 @@ class Names:
         """Whether anything may give objects of a class, or of one below it, the member."""
         for each in cls.relatives:
             if (
-                given_by_library(each, name, renamed)
+                name in each.attributes  # registered as a buffer, say
+                or given_by_library(each, name, renamed)
                 or each.is_open
                 and not each.is_opaque
                 or self._writes_itself(each)
