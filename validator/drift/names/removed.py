@@ -251,6 +251,8 @@ class Names:
         mention = side.mention(row.unit, row.number)
         if mention is None or isinstance(mention.symbol, External | Module):
             return False  # what a module lacks is a rule of its own
+        if side.is_of_library(row.unit, row.number) or self._is_made_elsewhere(side, row, rows):
+            return False
         classes = side.classes_of(row.unit, row.number)
         if not classes:
             owner = row.unit.code.values[row.unit.root(row.unit.code.values[row.number].args[0])]
@@ -266,6 +268,18 @@ class Names:
             return False
         told = self.renamed(rows[0]) is not None
         return not any(given_by_library(cls, row.name, told) for cls in classes)
+
+    def _is_made_elsewhere(self, side: Side, row: Occurrence, rows: list[Occurrence]) -> bool:
+        """Whether the object is made by a class of a library that bears the name of the one that had the member, or by
+        one whose import leads nowhere, which is told there."""
+        unit = row.unit
+        assert unit is not None
+        made = unit.code.values[unit.root(unit.code.values[row.number].args[0])]
+        callee = unit.code.values[made.args[0]] if made.op == "call" else made
+        symbol = side.flow.symbol(unit, callee) if callee.op in ("name", "import") else None
+        if isinstance(symbol, External):
+            return symbol.path.rpartition(".")[2] in {_owner(each) for each in rows}
+        return isinstance(symbol, Missing)
 
     def _settings(self, name: str, rows: list[Occurrence], now: list[Occurrence]) -> list[Occurrence]:
         """The places of files of settings and scripts that set what no code knows any more."""
@@ -320,7 +334,7 @@ class Names:
         known = {lost.name for lost in self.lost}
         found = []
         for old, new in self.change.classes:
-            if is_test(new.path) or is_foreign(new.path):
+            if is_test(new.path) or is_foreign(new.path) or not self.after.is_made(new):
                 continue
             for name, row in self._gone(old, new).items():
                 if name in known or self._has_member(new, name, self.renamed(row) is not None):
@@ -350,7 +364,8 @@ class Names:
         """Whether anything may give objects of a class, or of one below it, the member."""
         for each in cls.relatives:
             if (
-                given_by_library(each, name, renamed)
+                name in each.attributes  # registered as a buffer, say
+                or given_by_library(each, name, renamed)
                 or each.is_open
                 and not each.is_opaque
                 or self._writes_itself(each)

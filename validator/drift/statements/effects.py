@@ -25,6 +25,7 @@ from validator.drift.statements.surroundings import (
     RANKS,
     called,
     called_names,
+    condition,
     conditions,
     depth,
     exclude,
@@ -34,6 +35,7 @@ from validator.drift.statements.surroundings import (
     is_alone,
     is_guard,
     is_mode,
+    is_needed,
     is_report,
     knows,
     last_name,
@@ -95,6 +97,7 @@ class Effects:
             found += _for_one(pair, old, new, edits)
             found += _undecorated(pair, new)
         changed = {id(pair): edits for pair, _, _, edits in self.drops.small}
+        found = [each for each in found if not _is_asked_for(each)]
         rows = ((each, self._severity(each, changed[id(each.pair)])) for each in found)
         return [each._replace(severity=severity) for each, severity in rows if severity is not None]
 
@@ -108,6 +111,7 @@ class Effects:
         about = (
             lost.kind == "guard"
             or lost.name in named()
+            and lost.name not in tables()["effects"]["precision"]
             or lost.name in self._waiting
             or any(map(is_parallel, heads(node)))
         )
@@ -236,6 +240,8 @@ class Effects:
                 continue  # a case that there is no more, or an object that begins otherwise now
             call = called(edit.old.node)
             if call is not None and self._is_made_later(call, pair):
+                continue
+            if any(called_names(pair.new)[each] for each in tables()["implied"].get(name, ())):
                 continue
             if not name and call is not None and self._is_needed(pair, call, new):
                 kind, name = "call", last_name(call.func)
@@ -385,6 +391,12 @@ def _is_of(lost: Lost, statement: Statement) -> bool:
     if statement.node is lost.statement.node:
         return True
     return any(head.endswith(lost.statement.text) for head in statement.inside)
+
+
+def _is_asked_for(lost: Lost) -> bool:
+    """Whether a call is made only where there is what it needs: elsewhere it raised before."""
+    test = condition(lost.condition) if lost.kind == "call" else None
+    return test is not None and is_needed(test, lost.statement.node)
 
 
 def _for_one(pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
