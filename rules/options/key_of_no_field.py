@@ -7,8 +7,8 @@ What it does
     key must be a name that the code does not have at all). Reports a key that the class has no field for, once for each
     class and key. Silent about keys that the code spells as a text (an alias, an old name that is still read), asks
     the section for (`config.training.strategy`), or that begin with what it takes off a name (`removeprefix("fsdp_")`);
-    about sections of which most is strange to the class; about keys that other values take over (`${key}`) or name, where
-    a base outside of the project may have more fields, in tests, and in the files of models. A note where another class
+    about sections of which most is strange to the class; about keys that other values take over (`${key}`) or
+    name, where a base outside of the project may have more fields, in tests, and in the files of models. A note where another class
     that shares keys with the section has the field (nothing where only the keys tell the class), and for a `TypedDict`,
     to which any key may be given. A note, too, where nobody is seen to make objects of
     the class from data (`C(**section)`, `tyro.cli(C)`, a field of such a class): then only the names are alike.
