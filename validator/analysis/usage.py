@@ -10,15 +10,19 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
-from validator.definitions import PLAIN_BASES, ClassDef, Module
+from validator.definitions import PLAIN_BASES, ClassDef, External, Method, Module
 from validator.files.languages import language
 from validator.flow import Flow
 from validator.flow.callgraph.name_index import words_of
 from validator.flow.program import Unit
+from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.flow.transfer import is_plain
+from validator.flow.values import NONE_OBJ
 from validator.project import Project
 
+_NAMING = frozenset({"call", "param"})  # keywords and parameters are names of their own
+_OBJECTS = frozenset({"inst", "self", "class", "module"})
 _WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
@@ -29,7 +33,6 @@ class Usage:
         self.project = project
         self.flow = project.analysis(Flow)
         self._used: dict[Unit, bool] = {}
-        self._spoken: dict[Unit, frozenset[str]] = {}
         self._by_path = {module.path: module for module in project.modules.values()}
 
     def idle(self, path: str, line: int) -> str:
@@ -76,11 +79,26 @@ class Usage:
         """Whether something that is no mention in code begins a unit: a command, a recipe, a decorator, a library."""
         if unit.code.kind == "module":
             return self._is_live(unit.module)
-        if unit.name in self._said:
+        if (
+            unit.name in self._said
+            or unit.outer is not None
+            and unit.outer.code.kind == "module"
+            and self._is_given(unit)
+        ):
             return True
         if unit.code.kind == "class":
             return unit.cls is None or _is_registered(unit.cls)
         return unit.method is not None and not is_plain(unit.method.facts.decorators)
+
+    def _is_given(self, unit: Unit) -> bool:
+        """Whether a package gives all names of the file to others."""
+        name = unit.module.name.rpartition(".")[2]
+        return name in self._starred and not unit.name.startswith("_")
+
+    @cached_property
+    def _starred(self) -> frozenset[str]:
+        facts = (module.facts for module in self.project.modules.values())
+        return frozenset(name.rpartition(".")[2] for each in facts for name, _ in each.star_imports)
 
     def _is_live(self, module: Module) -> bool:
         """Whether a file is started, or is a package's own."""
@@ -97,7 +115,9 @@ class Usage:
             yield outer
             return
         for each in self.flow.mentions.units(name):
-            if not _is_inside(each, unit) and (each is not outer or name in self._words(each)):
+            if not _is_inside(each, unit) and any(
+                self._may_mean(each, n, unit, name) for n in range(len(each.code.values))
+            ):
                 yield each
         if unit.code.kind == "class" and unit.cls is not None:
             yield from (body for below in unit.cls.subclasses if (body := self.flow.body_of(below)) is not None)
@@ -107,16 +127,30 @@ class Usage:
         special = name.startswith("__") and name.endswith("__")
         return special or cls is None or any(base not in PLAIN_BASES for base in cls.external_bases)
 
-    def _words(self, unit: Unit) -> frozenset[str]:
-        """The words of a unit but for those of its own definitions."""
-        if unit not in self._spoken:
-            rows = (
-                value.data
-                for number, value in enumerate(unit.code.values)
-                if not value.op.startswith("store_") and (value.op != "closure" or unit.is_used(number))
-            )
-            self._spoken[unit] = frozenset(words_of(rows))
-        return self._spoken[unit]
+    def _may_mean(self, user: Unit, number: int, unit: Unit, name: str) -> bool:
+        """Whether an instruction may speak of a unit of that name, as far as is known of which object it asks."""
+        value = user.code.values[number]
+        if value.op.startswith("store_") or value.op in _NAMING or name not in words_of((value.data,)):
+            return False
+        if value.op == "closure":
+            return user.is_used(number)
+        if value.op == "import":  # where nothing else is done with it only a package gives it to others
+            return unit.code.kind == "module" or user.path.endswith("__init__.py")
+        if value.op == "attr":
+            return self._may_have(Place(self.flow, user, value.args[0]), unit)
+        symbol = self.flow.symbol(user, value) if value.op == "name" else None
+        meant = {Method: unit.method, ClassDef: unit.cls, External: None}
+        return type(symbol) not in meant or symbol is meant[type(symbol)] or unit.code.kind == "module"
+
+    def _may_have(self, owner: Place, unit: Unit) -> bool:
+        """Whether an object may be one whose attribute a unit is."""
+        outer, objs = unit.outer, owner.closed.objs - {NONE_OBJ}
+        if not objs or any(o[0] not in _OBJECTS for o in objs):
+            return True
+        if outer is None or outer.cls is None:
+            return any(o[0] == "module" for o in objs)
+        near = {*outer.cls.mro, *outer.cls.descendants()}
+        return any(o[0] != "module" and o[1] in near for o in objs)
 
     @cached_property
     def _said(self) -> frozenset[str]:
