@@ -721,6 +721,37 @@ class EmbedImages(Unit):
 """,
 )
 CORRECT = (
+    # what is asked is an object of a library, or nothing
+    """# file: rl/__init__.py
+# before: rl/games.py
+class Game:
+    def __init__(self, backend):
+        self.peer_id = backend.get_id()
+
+    def title(self):
+        return f"game of {self.peer_id}"
+# file: rl/games.py
+class Game:
+    def __init__(self, backend):
+        self.name = backend.get_id()
+
+    def title(self):
+        return f"game of {self.name}"
+# file: rl/backend.py
+from hivemind import DHT
+
+
+class Backend:
+    def __init__(self, peers, first):
+        self.dht = None
+        if first:
+            self.dht = DHT(start=True)
+        else:
+            self.dht = DHT(initial_peers=peers)
+
+    def get_id(self):
+        return str(self.dht.peer_id)
+""",
     # the attribute is a buffer now
     """# file: rl/__init__.py
 # before: rl/distances.py

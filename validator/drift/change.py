@@ -20,6 +20,7 @@ from validator.flow.control import reachable
 from validator.flow.objects import Objects
 from validator.flow.program import Flow, Unit
 from validator.flow.queries.base import Place
+from validator.flow.values import NONE_OBJ
 from validator.project import Project
 from validator.source import SourceFile
 
@@ -105,6 +106,11 @@ class Side:
         tests = unit.class_tests.around(value.args[0], value.block) if value.op == "attr" else ()
         return any(holds and self._is_foreign(unit, classes) for classes, holds in tests)
 
+    def is_made_by_library(self, unit: Unit, number: int) -> bool:
+        """Whether the object that is asked for an attribute can only be one of classes of libraries, or None."""
+        objs = Place(self.flow, unit, unit.code.values[number].args[0]).closed.objs - {NONE_OBJ}
+        return bool(objs) and all(o[0] == "made" and _is_class(o[1]) for o in objs)
+
     def _is_foreign(self, unit: Unit, classes: int) -> bool:
         """Whether all classes of a test are of libraries."""
         value = unit.code.values[unit.root(classes)]
@@ -143,6 +149,11 @@ class Side:
             if not method.name.startswith("<"):
                 found.setdefault(method.name, []).append(method)
         return found
+
+
+def _is_class(path: object) -> bool:
+    """Whether a path into a library leads to a class, as its name is written."""
+    return str(path).rpartition(".")[2].lstrip("_")[:1].isupper()
 
 
 def _owner_path(unit: Unit, number: int) -> str:

@@ -289,7 +289,7 @@ def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Meth
     typed = [m for cls in classes for m in cls.find_below(name).values() if m is not None]
     if classes:
         return tuple(dict.fromkeys(m for m in typed if _may_serve(unit, m))), False
-    if name in of_libraries() or _is_wrapped(unit, number, name):
+    if name in of_libraries() or _is_wrapped(unit, number, name) or side.is_made_by_library(unit, number):
         return (), False
     return tuple(m for m in side.methods.get(name, ()) if m.cls is not None and _may_serve(unit, m)), False
 

@@ -254,6 +254,8 @@ class Names:
         if side.is_of_library(row.unit, row.number) or self._is_made_elsewhere(side, row, rows):
             return False
         classes = side.classes_of(row.unit, row.number)
+        if not classes and side.is_made_by_library(row.unit, row.number):
+            return False
         if not classes:
             owner = row.unit.code.values[row.unit.root(row.unit.code.values[row.number].args[0])]
             foreign = owner.op == "param" and owner.data == (
