@@ -248,10 +248,11 @@ class ClassDef:
     @cached_property
     def external_bases(self) -> tuple[str, ...]:
         """Bases that are not classes of the project, anywhere up the hierarchy: dotted names as far as known."""
-        return tuple(base for cls in self.mro for base in cls._outer_bases)
+        return tuple(base for cls in self.mro for base in cls.outer_bases)
 
     @cached_property
-    def _outer_bases(self) -> tuple[str, ...]:
+    def outer_bases(self) -> tuple[str, ...]:
+        """Those among its own bases that are not classes of the project."""
         return tuple(_path(base) for base in self.bases if not isinstance(base, ClassDef))
 
     @cached_property
@@ -267,7 +268,7 @@ class ClassDef:
     @cached_property
     def has_plain_decorators(self) -> bool:
         """Whether its decorators are known to add no members."""
-        return _plain_decorators(self.facts.decorators)
+        return plain_decorators(self.facts.decorators)
 
     @cached_property
     def adds_members(self) -> bool:
@@ -276,7 +277,7 @@ class ClassDef:
 
     def adds_more_than(self, bases: frozenset[str]) -> bool:
         """The same, where what some bases outside the project add is known."""
-        if any(base not in bases for base in self._outer_bases):
+        if any(base not in bases for base in self.outer_bases):
             return True
         if any(name in self.methods for name in ("__getattr__", "__getattribute__", "__setattr__")):
             return True
@@ -349,10 +350,11 @@ class ClassDef:
     @cached_property
     def attributes(self) -> frozenset[str]:
         """Every name that is set on the class or, through `self`, on its instances; inherited ones included."""
-        return frozenset().union(*(cls._own_attributes for cls in self.mro))
+        return frozenset().union(*(cls.own_attributes for cls in self.mro))
 
     @cached_property
-    def _own_attributes(self) -> frozenset[str]:
+    def own_attributes(self) -> frozenset[str]:
+        """The same without what is inherited."""
         return frozenset([*(name for name, _ in self.facts.attributes), *self.methods, *self.instance_attributes])
 
     @cached_property
@@ -467,7 +469,8 @@ _KEEPING_DECORATORS = RECORDS | frozenset({
 })  # fmt: skip
 
 
-def _plain_decorators(decorators: Iterable[str]) -> bool:
+def plain_decorators(decorators: Iterable[str]) -> bool:
+    """Whether decorators of a class are known to add no members."""
     return all(d.removesuffix("()") in _KEEPING_DECORATORS for d in decorators)
 
 
