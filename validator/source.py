@@ -53,7 +53,7 @@ class SourceFile:
         self._text: str | None = None
         self._tree: ast.Module | None = None
         self._concrete: MetadataWrapper | None = None
-        self._lowered: tuple[dict[str, Code], int] | None = None
+        self._lowered: dict[frozenset[str], tuple[dict[str, Code], int]] = {}
 
     @property
     def data(self) -> bytes:
@@ -102,18 +102,20 @@ class SourceFile:
                 _recent.popleft()._tree = None
         return self._tree
 
-    @property
-    def lowered(self) -> tuple[dict[str, Code], int]:
+    def lowered(self, elsewhere: frozenset[str] = frozenset()) -> tuple[dict[str, Code], int]:
         """The units of the file as the intermediate representation has them, and how many could not be lowered; two
-        projects that hold the file (two revisions of one) share them."""
-        if self._lowered is None:
+        projects that hold the file (two revisions of one) share them. `elsewhere`: functions of this file of whose
+        names there are others in the project."""
+        known = self._lowered.get(elsewhere)
+        if known is None:
             from validator.ir.lower import lower
 
             try:
-                self._lowered = lower(self.tree, ":=" in self.text)
+                known = lower(self.tree, ":=" in self.text, self.text, elsewhere)
             except (SyntaxError, ValueError, RecursionError, OSError):
-                self._lowered = {}, 0
-        return self._lowered
+                known = {}, 0
+            self._lowered[elsewhere] = known
+        return known
 
     def lower(self) -> None:
         """Lower a Python file while its tree is there."""
@@ -172,7 +174,7 @@ class SourceFile:
     def release(self) -> None:
         """Forget what can be made again: trees and text are the bulk of a large run's memory."""
         self._tree = None
-        self._lowered = None
+        self._lowered = {}
         self._text = None
         self._concrete = None
 
