@@ -89,6 +89,7 @@ class SourceFile:
             import ast
             import warnings
 
+            from validator.facts.identities import looked_through
             from validator.facts.named_tuples import write_out
             from validator.facts.own_names import under_own_names
 
@@ -96,7 +97,7 @@ class SourceFile:
                 warnings.simplefilter("ignore")  # invalid escapes in the file read are not ours to print
                 tree = ast.parse(self.text)
             self.own_names = under_own_names(tree)
-            self._tree = write_out(tree)
+            self._tree = looked_through(write_out(tree))
             _recent.append(self)
             if len(_recent) > _KEPT:  # the trees of a whole project would be half of the memory
                 _recent.popleft()._tree = None

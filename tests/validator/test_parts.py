@@ -1,4 +1,4 @@
-"""A short private function with one call is lowered in its place, and nothing is lost of it."""
+"""What stands in a short function of its own: it is seen in the place of the call, and nothing is lost of it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from textwrap import dedent
 
 import pytest
 
+from validator.facts.identities import looked_through
 from validator.ir import Code, lower
 
 
@@ -112,3 +113,20 @@ def test_other_calls_are_calls(text: str) -> None:
 
 def test_a_function_that_others_are_called_like_is_no_part() -> None:
     assert lowered(CUT, "_step")["_step"].part_of == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "is_seen"),
+    [
+        ("def same(x):\n    'As it is.'\n    return x\n\ny = same(a == b)\n", True),
+        ("def same(x):\n    return x\n\ny = same(same(a == b))\n", True),
+        ("def same(x):\n    return x\n\ny = same(*a)\n", False),
+        ("def same(x: int):\n    return x\n\ny = same(a == b)\n", False),
+        ("def same(x):\n    return x\n\ndef f(same):\n    return same(a == b)\n", False),
+        ("def same(x):\n    x.step()\n    return x\n\ny = same(a == b)\n", False),
+    ],
+)
+def test_a_function_that_gives_back_its_argument_hides_nothing(text: str, is_seen: bool) -> None:
+    tree = looked_through(ast.parse(text))
+    compile(ast.unparse(tree), "example.py", "exec")
+    assert (not any(isinstance(node, ast.Call) for node in ast.walk(tree))) is is_seen
