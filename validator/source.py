@@ -89,7 +89,7 @@ class SourceFile:
             import ast
             import warnings
 
-            from validator.facts.identities import looked_through
+            from validator.facts.identities import looked_through, without_empty_ends
             from validator.facts.named_tuples import write_out
             from validator.facts.own_names import under_own_names
 
@@ -98,6 +98,8 @@ class SourceFile:
                 tree = ast.parse(self.text)
             self.own_names = under_own_names(tree)
             self._tree = looked_through(write_out(tree))
+            if "finally" in self.text:
+                without_empty_ends(self._tree)
             _recent.append(self)
             if len(_recent) > _KEPT:  # the trees of a whole project would be half of the memory
                 _recent.popleft()._tree = None

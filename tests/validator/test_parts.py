@@ -7,7 +7,7 @@ from textwrap import dedent
 
 import pytest
 
-from validator.facts.identities import looked_through
+from validator.facts.identities import looked_through, without_empty_ends
 from validator.ir import Code, lower
 
 
@@ -130,3 +130,10 @@ def test_a_function_that_gives_back_its_argument_hides_nothing(text: str, is_see
     tree = looked_through(ast.parse(text))
     compile(ast.unparse(tree), "example.py", "exec")
     assert (not any(isinstance(node, ast.Call) for node in ast.walk(tree))) is is_seen
+
+
+def test_an_end_that_does_nothing_is_none() -> None:
+    tree = without_empty_ends(ast.parse("def f():\n    try:\n        g()\n    finally:\n        pass\n    return 1\n"))
+    assert ast.unparse(tree) == "def f():\n    g()\n    return 1"
+    kept = "try:\n    g()\nexcept ValueError:\n    pass\nfinally:\n    pass"
+    assert ast.unparse(without_empty_ends(ast.parse(kept))) == kept

@@ -1,4 +1,5 @@
-"""Calls of functions that give back their argument, as that argument.
+"""What a file says with more words than it needs: calls of functions that give back their argument, and ends that do
+nothing.
 
 `def _holds(value): return value` hides nothing: `if _holds(rank == 0):` is `if rank == 0:` to facts and to the engine.
 """
@@ -33,6 +34,19 @@ def _gives_back(node: ast.FunctionDef) -> bool:
     body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
     last = body[0].value if len(body) == 1 and isinstance(body[0], ast.Return) else None
     return isinstance(last, ast.Name) and last.id == given.args[0].arg
+
+
+def without_empty_ends(tree: ast.Module) -> ast.Module:
+    """Take out `try` with nothing but a `finally` that does nothing; returns the same tree."""
+    _Ends().visit(tree)
+    return tree
+
+
+class _Ends(ast.NodeTransformer):
+    def visit_Try(self, node: ast.Try) -> ast.stmt | list[ast.stmt]:
+        self.generic_visit(node)
+        is_empty = all(isinstance(each, ast.Pass) for each in node.finalbody)
+        return node.body if is_empty and not node.handlers and not node.orelse else node
 
 
 class _Argument(ast.NodeTransformer):
