@@ -124,12 +124,12 @@ class SourceFile:
         """Lower a Python file while its tree is there."""
         if self.facts.language == "python" and self.facts.problem is None:
             with suppress(Exception):  # who asks for the units will be told
-                self.lowered  # noqa: B018
+                self.lowered()
 
     def let_go(self) -> None:
         """Forget what can be read again; the text of a file with units is asked for with its findings."""
         self._data = None
-        if self._lowered is None:
+        if not self._lowered:
             self._text = None
 
     @property

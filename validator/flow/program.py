@@ -579,8 +579,10 @@ class Flow:
         known = self._units.get(module)
         if known is None:
             known = self._units[module] = {}
-            own = {each.name for each in module.functions.values()}
-            codes, failed = module.source.lowered(self._repeated & own)
+            codes, failed = module.source.lowered()
+            parts = {name.rpartition(".")[2] for code in codes.values() for name in code.parts}
+            if apart := parts & self._repeated:  # of a call of these it is not known what it runs
+                codes, failed = module.source.lowered(frozenset(apart))
             self.not_lowered += failed
             for key, code in sorted(codes.items(), key=lambda row: row[0].count(".<")):
                 known[key] = Unit(module, code, None)
