@@ -147,7 +147,7 @@ def _holders(flow: Flow, unit: Unit, owner: Val) -> frozenset[Obj]:
 
 def _of_module(flow: Flow, unit: Unit, name: object) -> Iterator[Place]:
     """What functions of the same file store in a variable of the module, and under which conditions."""
-    for writer in flow.units_of(unit.module).values():
+    for writer in flow.whole_units(unit.module):
         for value in writer.code.values:
             if value.op == "store_global" and value.data == name:
                 yield Place(flow, writer, value.args[0])

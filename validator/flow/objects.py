@@ -82,7 +82,7 @@ class Objects:
         """The call that stands at a place of a file."""
         known = self._calls.get(module)
         if known is None:
-            known = self._calls[module] = {place.at: place for place in self._places(module, "call")}
+            known = self._calls[module] = {place.at: place for place in self._places(module, "call", "part")}
         return known.get(at)
 
     def spelled(self, place: Place) -> tuple[Method, Call] | None:
@@ -115,10 +115,11 @@ class Objects:
             found.append((index, place))
         return found
 
-    def _places(self, module: Module, op: str) -> Iterator[Place]:
-        for unit in self.flow.units_of(module).values():
+    def _places(self, module: Module, *ops: str) -> Iterator[Place]:
+        units = sorted(self.flow.units_of(module).values(), key=lambda unit: bool(unit.code.part_of))  # its own is last
+        for unit in units:
             for number, value in enumerate(unit.code.values):
-                if value.op == op:
+                if value.op in ops:
                     yield Place(self.flow, unit, number)
 
     # -- objects -------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, chain
@@ -578,7 +579,10 @@ class Flow:
         known = self._units.get(module)
         if known is None:
             known = self._units[module] = {}
-            codes, failed = module.source.lowered
+            codes, failed = module.source.lowered()
+            parts = {name.rpartition(".")[2] for code in codes.values() for name in code.parts}
+            if apart := parts & self._repeated:  # of a call of these it is not known what it runs
+                codes, failed = module.source.lowered(frozenset(apart))
             self.not_lowered += failed
             for key, code in sorted(codes.items(), key=lambda row: row[0].count(".<")):
                 known[key] = Unit(module, code, None)
@@ -586,9 +590,25 @@ class Flow:
                 unit.outer = known.get(unit.code.outer) if unit.code.outer else None
         return known
 
+    @cached_property
+    def _repeated(self) -> frozenset[str]:
+        """The private names that several functions of the project have: one may stand for another."""
+        count = Counter(f.name for f in self.project.functions() if f.name.startswith("_"))
+        return frozenset(name for name, times in count.items() if times > 1)
+
+    def standing(self, unit: Unit) -> Unit:
+        """The unit in which the code of a unit stands: of a part of another one that, else itself."""
+        while unit.code.part_of:
+            unit = self.units_of(unit.module)[unit.code.part_of]
+        return unit
+
     def all_units(self) -> Iterator[Unit]:
-        """The units of all files."""
-        return (unit for module in self.project.modules.values() for unit in self.units_of(module).values())
+        """The units of all files but those whose code stands in another one."""
+        return (unit for module in self.project.modules.values() for unit in self.whole_units(module))
+
+    def whole_units(self, module: Module) -> Iterator[Unit]:
+        """The units of a module but those whose code stands in another one."""
+        return (unit for unit in self.units_of(module).values() if not unit.code.part_of)
 
     def unit_of(self, method: Method) -> Unit | None:
         """The unit of a function of the project; None where it could not be lowered."""
@@ -906,7 +926,12 @@ class Flow:
 
     def writers(self, name: str) -> list[Method]:
         """The functions that store an attribute of that name."""
-        return self._writers.get(name, [])
+        return self._where_they_stand(self._writers.get(name, []))
+
+    def _where_they_stand(self, methods: Iterable[Method]) -> list[Method]:
+        """Functions, and instead of those that are parts of others these."""
+        units = ((method, self.unit_of(method)) for method in methods)
+        return list(dict.fromkeys(self.standing(unit).method or m if unit is not None else m for m, unit in units))
 
     @cached_property
     def _placed_names(self) -> dict[str, list[Method]]:
@@ -915,7 +940,7 @@ class Flow:
         for function in self.project.functions():
             for name in self._placed_attributes(function):
                 found.setdefault(name, {})[function] = None
-        return {name: list(rows) for name, rows in found.items()}
+        return {name: self._where_they_stand(rows) for name, rows in found.items()}
 
     def _placed_attributes(self, function: Method) -> Iterator[str]:
         """Attributes that a function may place otherwise: `fully_shard(self.model)`, `self.model.eval()`."""
@@ -1124,7 +1149,7 @@ class Flow:
             paths += [call.receiver.partition("[")[0] for call in function.facts.calls if call.method in GROWING]
             for path in paths:
                 found.setdefault(path.removesuffix(".setdefault()").rpartition(".")[2], {})[function] = None
-        return {name: list(rows) for name, rows in found.items()}
+        return {name: self._where_they_stand(rows) for name, rows in found.items()}
 
     def _constructed(self, cls: ClassDef, name: str, exact: bool) -> Iterator[Val]:
         """What is passed for a field where objects of a data class are made."""
@@ -1157,7 +1182,7 @@ class Flow:
     def _global(self, module: Module, name: str) -> Val:
         """What a variable of a module holds, in closed form; BOTTOM while no store of it is known."""
         found, stored = [], False
-        for unit in self.units_of(module).values():
+        for unit in self.whole_units(module):
             if any(v.op == "store_global" and v.data == name for v in self._global_stores(unit)):
                 stored = True
                 stores = self.part(("unit", unit), ("globals", name))
@@ -1223,7 +1248,7 @@ def _keeps_for_itself(unit: Unit, name: str, family: set[ClassDef]) -> bool:
 
 
 def _is_call(caller: Unit, passed: Passed) -> bool:
-    return caller.code.values[passed.site].op == "call"
+    return caller.code.values[passed.site].op in ("call", "part")
 
 
 def _related(o: Any, family: set[ClassDef], cls: ClassDef) -> bool:

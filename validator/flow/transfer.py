@@ -110,6 +110,7 @@ class Evaluation(Walk):
         self.flow = flow
         self.models = flow.models
         self.sites: dict[int, Site] = {}
+        self.parts: dict[int, Site] = {}  # what functions are passed whose bodies stand here
         self.steps: dict[tuple[int, int], tuple[str, ...]] = {}  # (call, position) -> how the argument is placed by it
         self.wrapped: dict[tuple[int, int], tuple[str, ...]] = {}  # the same of arguments that the result is made from
         self.made: dict[int, dict[ClassDef, tuple[tuple[str, Val], ...]]] = {}
@@ -140,7 +141,7 @@ class Evaluation(Walk):
         return self.sites.get(number), self.made.get(number), self.switched.get(number), steps
 
     def forget(self, number: int) -> None:
-        for noted in (self.sites, self.made, self.switched):
+        for noted in (self.sites, self.parts, self.made, self.switched):
             noted.pop(number, None)
         for steps in (self.steps, self.wrapped):
             for key in [key for key in steps if key[0] == number] if steps else ():
@@ -185,7 +186,7 @@ class Evaluation(Walk):
             tuple(self.vals), in_parts(left, returned, causes) if causes else left, join(yielded),
             dict(self._outs(unshared)), sites, global_rows, class_rows,
             _together(row for made in self.made.values() for row in made.items()),
-            _together(self.switched.values()), _passed(sites),
+            _together(self.switched.values()), _passed({**sites, **self.parts}),
             _together((name, (owner, kept)) for owner, name, kept in stores),
             _together((name, (owner, content)) for name, owner, content in fillings(self)),
             tuple(placings), {**self.wrapped, **self.steps}, NOT_YET in self.vals,
@@ -593,6 +594,13 @@ class Evaluation(Walk):
 
     def call(self, number: int, value: Instruction) -> Val:
         return self.calling.call(number, value)
+
+    def part(self, number: int, value: Instruction) -> Val:
+        """A function whose body follows here: it is told what it is passed, nothing else happens."""
+        self.calling.call(number, value)
+        if (site := self.sites.pop(number, None)) is not None:
+            self.parts[number] = site
+        return BOTTOM
 
     def mut(self, number: int, value: Instruction) -> Val:
         """A variable behind a call that was given it."""
@@ -1286,8 +1294,9 @@ _DISPLAYS = {"list": Evaluation.tuple_, "set": Evaluation.set_, "dict": Evaluati
 _TRANSFER: dict[str, Callable[[Evaluation, int, Instruction], Val]] = {
     "param": Evaluation.param, "const": Evaluation.const, "name": Evaluation.name, "free": Evaluation.free,
     "import": Evaluation.imported, "closure": Evaluation.closure, "attr": Evaluation.attr, "item": Evaluation.item,
-    "call": Evaluation.call, "mut": Evaluation.mut, "binary": Evaluation.binary, "unary": Evaluation.unary,
-    "compare": Evaluation.compare, "tuple": Evaluation.tuple_, "list": Evaluation.display, "set": Evaluation.display,
+    "call": Evaluation.call, "part": Evaluation.part, "mut": Evaluation.mut, "binary": Evaluation.binary,
+    "unary": Evaluation.unary, "compare": Evaluation.compare,
+    "tuple": Evaluation.tuple_, "list": Evaluation.display, "set": Evaluation.display,
     "dict": Evaluation.display, "join": Evaluation.join_parts, "slice": Evaluation.slice_, "iter": Evaluation.iter_,
     "more": Evaluation.more, "next": Evaluation.next_, "collect": Evaluation.collect, "unpack": Evaluation.unpack,
     "enter": Evaluation.enter, "leave": Evaluation.leave, "await": Evaluation.await_, "phi": Evaluation.phi,
@@ -1299,7 +1308,8 @@ _TRANSFER: dict[str, Callable[[Evaluation, int, Instruction], Val]] = {
 # By op: how many of the first operands must be known before there is a value.
 _ALL = 1_000_000
 _WANTED = {
-    "attr": 1, "item": 2, "call": _ALL, "mut": 2, "binary": 2, "unary": 1, "compare": 2, "join": _ALL, "slice": 3,
+    "attr": 1, "item": 2, "call": _ALL, "part": _ALL, "mut": 2, "binary": 2, "unary": 1, "compare": 2, "join": _ALL,
+    "slice": 3,
     "iter": 1, "more": 1, "next": 1, "unpack": 1, "enter": 1, "leave": 1, "await": 1, "match": 1, "store_item": 2,
 }  # fmt: skip
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from validator.flow.program import Unit
     from validator.flow.solver import Read
 
-_NOTING = frozenset({"call", "attr", "iter", "enter", "leave", "store_item"})  # what notes more than a value
+_NOTING = frozenset({"call", "part", "attr", "iter", "enter", "leave", "store_item"})  # what notes more than a value
 _PATIENCE = 20  # evaluations of one instruction in one walk before its values are joined
 _plain = list.__getitem__
 

@@ -29,6 +29,10 @@ def place(node: ast.AST) -> RawAt:
     return (same(first, first), node.col_offset, same(last, last), node.end_col_offset)  # type: ignore[attr-defined]
 
 
+class Within(dict[str, str]):
+    """The variables of a function whose body stands in its caller: names around it are not its own."""
+
+
 class Expressions(Builder):
     """The expressions of one unit."""
 
@@ -45,6 +49,8 @@ class Expressions(Builder):
         for names in reversed(self._inner_names):
             if name in names:
                 return names[name]
+            if isinstance(names, Within):
+                return None
         return name if name in self.names.bound else None
 
     def load(self, name: str, node: ast.AST) -> int:
@@ -52,7 +58,7 @@ class Expressions(Builder):
         if variable is not None:
             return self.read(variable)
         distance, outer = 1, self.outer
-        while outer is not None:
+        while outer is not None and not any(isinstance(names, Within) for names in self._inner_names):
             if outer.code.kind != "class" and outer.code.kind != "module":
                 inner = outer.variable(name)
                 if inner is not None:

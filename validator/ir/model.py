@@ -15,6 +15,7 @@ within their unit, operands are such numbers.
 | `attr` | object | the attribute's name |
 | `item` | object, key | – |
 | `call` | callee, arguments | `CallShape` |
+| `part` | callee, arguments | `CallShape`: by the names of parameters; the body of the function follows |
 | `mut` | a variable as it was, the call that was given it | the argument's position, -1 for the receiver |
 | `binary`, `unary`, `compare` | operands | the operator as `ast` names it |
 | `tuple`, `list`, `set` | elements | the positions of starred elements |
@@ -124,7 +125,7 @@ class Code:
 
     __slots__ = (
         "annotated", "at", "blocks", "decorators", "defaults", "definitions", "exits", "is_async", "is_generator",
-        "key", "kind", "loops", "name", "outer", "params", "qualname", "tests", "values",
+        "key", "kind", "loops", "name", "outer", "params", "part_of", "parts", "qualname", "tests", "values",
     )  # fmt: skip
 
     def __init__(self, kind: str, name: str, qualname: str, outer: str | None, at: RawAt) -> None:
@@ -144,6 +145,8 @@ class Code:
         self.tests: dict[int, Test] = {}  # by the block that ends in the branch
         self.exits: list[tuple[int, dict[str, int]]] = []  # (block of a return, parameters as they are there)
         self.annotated: list[str] = []  # of the body of a class: annotated names in their order
+        self.parts: list[str] = []  # the keys of the units whose code stands here as well
+        self.part_of = ""  # the key of the unit in which this code stands as well
         self.is_async = False
         self.is_generator = False
 

@@ -22,9 +22,8 @@ from collections.abc import Iterator
 from validator.domains.spmd import UNIFORM
 from validator.effects.divergence import Divergences
 from validator.finding import Finding, Related
-from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.base import Place, Queries, blocks_of
 from validator.flow.queries.outside_program import is_aside
-from validator.ir.model import Loop
 from validator.project import Project
 from validator.rule import Rule
 
@@ -118,18 +117,18 @@ def _forwards(count: Place) -> Iterator[tuple[Place, str]]:
         if over.number != count.number and not (over.value.op == "call" and over.method in ("enumerate", "tqdm")
                                                 and count.number in over.value.args[1:]):  # fmt: skip
             continue
-        forward = _runs(count, header, loop)
+        forward = _runs(count, header)
         if forward is not None:
             yield count.value_at(loop.iterator), forward.operand(0).text
 
 
-def _runs(count: Place, header: int, loop: Loop) -> Place | None:
+def _runs(count: Place, header: int) -> Place | None:
     """The call of a model in the body of a loop."""
-    first, last = loop.at[0], loop.at[2]
+    inside = frozenset(blocks_of(count.unit.code, header))
     forwards = count.flow.models.likely["forwards"]
     for number, value in enumerate(count.unit.code.values):
         place = count.value_at(number)
-        if value.op == "call" and first <= value.at[0] <= last and place.method in forwards:
+        if value.op == "call" and value.block in inside and place.method in forwards:
             return place
     return None
 

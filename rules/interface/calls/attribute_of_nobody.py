@@ -74,7 +74,7 @@ def _uses(project: Project) -> Iterator[Use]:
     for module in project.modules.values():
         if is_aside(module.path):
             continue
-        for unit in flow.units_of(module).values():
+        for unit in flow.whole_units(module):
             for number, value in enumerate(unit.code.values):
                 if value.op == "attr" and unspelled.is_nobodys(value.data):
                     place = Place(flow, unit, number)

@@ -32,7 +32,7 @@ def uses_of_missing(project: Project) -> Iterator[Use]:
     """Every place that names a member which is not there."""
     flow, members = project.analysis(Flow), project.analysis(Members)
     for module in project.modules.values():
-        for unit in flow.units_of(module).values():
+        for unit in flow.whole_units(module):
             for number, value in enumerate(unit.code.values):
                 if value.op == "attr" and not members.is_given_outside(value.data):
                     place = Place(flow, unit, number)

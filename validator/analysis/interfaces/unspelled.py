@@ -81,7 +81,7 @@ class Unspelled:
 
     @cached_property
     def _units(self) -> tuple[Unit, ...]:
-        return tuple(unit for module in self.project.modules.values() for unit in self.flow.units_of(module).values())
+        return tuple(unit for module in self.project.modules.values() for unit in self.flow.whole_units(module))
 
 
 def are_alike(one: str, other: str) -> bool:

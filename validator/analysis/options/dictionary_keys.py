@@ -69,7 +69,7 @@ class DictionaryKeys:
 
     @cached_property
     def _units(self) -> tuple[Unit, ...]:
-        return tuple(unit for module in self.project.modules.values() for unit in self.flow.units_of(module).values())
+        return tuple(unit for module in self.project.modules.values() for unit in self.flow.whole_units(module))
 
 
 def _reads(flow: Flow, unit: Unit) -> Iterator[Read]:

@@ -49,7 +49,7 @@ class Spelled:
         spellings = (name.encode(), name.replace("_", "-").encode())
         for module in self.project.modules.values():
             if any(each in module.source.data for each in spellings) and not is_test(module.path):
-                yield from self.flow.units_of(module).values()
+                yield from self.flow.whole_units(module)
 
 
 def _says(unit: Unit, name: str) -> bool:

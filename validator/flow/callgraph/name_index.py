@@ -53,6 +53,7 @@ class Mentions:
         found: dict[Unit, None] = {}
         for method, _ in self.flow.project.calls(*self.also(names)):
             unit = self.flow.unit_of(method)
+            unit = self.flow.standing(unit) if unit is not None else None
             if unit is not None and unit not in found:
                 found[unit] = None
                 found.update(dict.fromkeys(self._inside(unit)))
@@ -137,7 +138,7 @@ class Mentions:
         known = self._indexes.get((values, module))
         if known is None:
             found: dict[str, list[Unit]] = {}
-            for unit in self.flow.units_of(module).values():
+            for unit in self.flow.whole_units(module):
                 for word in unit.named if values else unit.words:
                     found.setdefault(word, []).append(unit)
             rows: dict[tuple[Unit, ...], tuple[Unit, ...]] = {}  # one object for equal ones

@@ -430,7 +430,7 @@ class Queries:
     def beside(self, *words: str) -> Iterator[Unit]:
         """All units of the files in whose text one of the words stands."""
         for module in self.flow.mentions.modules(*words) if self.flow.is_distributed else ():
-            yield from sorted(self.flow.units_of(module).values(), key=lambda unit: unit.place)
+            yield from sorted(self.flow.whole_units(module), key=lambda unit: unit.place)
 
     def spelling(self, *words: str) -> Iterator[Unit]:
         """The units that mention one of the words, in files in whose text it stands: as a key in brackets too."""
@@ -477,10 +477,20 @@ class Queries:
         """The collectives of the given names (`all_reduce`), or all of them: calls that have their arguments, not those
         of what runs them (`to_thread(dist.broadcast, tensor)`)."""
         for unit in self.flow.effectful():
-            for number, site in sorted(self.flow.result(unit).sites.items()):
-                place = Place(self.flow, unit, number)
-                if any(not names or o.name in names for o in site.operations) and not place.hands_on:
-                    yield place
+            yield from self._collectives_of(unit, names)
+
+    def collectives_with_parts(self, *names: str) -> Iterator[Place]:
+        """The same, and those of the functions whose bodies stand in their callers where they are defined, too."""
+        for unit in self.flow.effectful():
+            known = self.flow.units_of(unit.module)
+            for each in (unit, *(known[key] for key in unit.code.parts if key in known)):
+                yield from self._collectives_of(each, names)
+
+    def _collectives_of(self, unit: Unit, names: tuple[str, ...]) -> Iterator[Place]:
+        for number, site in sorted(self.flow.result(unit).sites.items()):
+            place = Place(self.flow, unit, number)
+            if any(not names or o.name in names for o in site.operations) and not place.hands_on:
+                yield place
 
     def calls(self, *dotted: str) -> Iterator[Place]:
         """The calls of things outside the project, by full names as in the tables (`torch.optim.AdamW`); none where
@@ -516,7 +526,7 @@ class Queries:
         """The units of all files that rules look into but tests, which put others in the place of real objects."""
         for module in self.project.modules.values():
             if not is_test(module.path):
-                yield from self.flow.units_of(module).values()
+                yield from self.flow.whole_units(module)
 
     def called_in_program(self, names: frozenset[str]) -> Iterator[Place]:
         """The calls of the program itself by some names."""

@@ -106,7 +106,7 @@ def _passed(place: Place) -> list[Place] | None:
 def _of_module(place: Place) -> Iterator[Place]:
     """What is stored in a variable of a module."""
     symbol = place.flow.symbol(place.unit, place.value)
-    for unit in place.flow.units_of(symbol.module).values() if isinstance(symbol, Variable) else ():
+    for unit in place.flow.whole_units(symbol.module) if isinstance(symbol, Variable) else ():
         for number, value in enumerate(unit.code.values):
             if value.op == "store_global" and isinstance(symbol, Variable) and value.data == symbol.name:
                 yield Place(place.flow, unit, number).operand(0)
