@@ -12,6 +12,9 @@ from validator.cli import main
 TREE = {
     "train.py": """\
         from parts import losses, models
+        from parts.models import Table
+
+        TABLES = [Table]
 
         def start():
             return losses.policy(models.Actor()).run_named("evaluate_all")
@@ -50,6 +53,10 @@ TREE = {
             def __init__(self):
                 self.x = here_4
 
+        class Table:
+            def __init__(self):
+                self.x = here_6
+
         class Reward:
             def __init__(self):
                 self.x = here_5
@@ -77,7 +84,7 @@ def test_what_no_program_comes_to_is_a_note(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     found = _severities(tmp_path, TREE, capsys, ".")
-    assert {name for name, severity in found.items() if severity == "error"} == {f"here_{n}" for n in range(1, 6)}
+    assert {name for name, severity in found.items() if severity == "error"} == {f"here_{n}" for n in range(1, 7)}
     assert {name for name, severity in found.items() if severity == "note"} == {f"gone_{n}" for n in range(1, 6)}
 
 

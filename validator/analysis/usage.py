@@ -135,7 +135,8 @@ class Usage:
         if value.op == "closure":
             return user.is_used(number)
         if value.op == "import":  # where nothing else is done with it only a package gives it to others
-            return unit.code.kind == "module" or user.path.endswith("__init__.py")
+            taken = any(not user.code.values[each].op.startswith("store_") for each in user.users.get(number))
+            return taken or unit.code.kind == "module" or user.path.endswith("__init__.py")
         if value.op == "attr":
             return self._may_have(Place(self.flow, user, value.args[0]), unit)
         symbol = self.flow.symbol(user, value) if value.op == "name" else None
