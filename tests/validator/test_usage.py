@@ -11,19 +11,25 @@ from validator.cli import main
 
 TREE = {
     "train.py": """\
-        from parts import losses, models
+        from parts import heads, losses, models
         from parts.models import Table
 
         TABLES = [Table]
 
         def start():
+            getattr(heads, input())()
+            losses.kinds[f"loss_of_{input()}"]
             return losses.policy(models.Actor()).run_named("evaluate_all")
 
         if __name__ == "__main__":
             start()
         """,
     "parts/__init__.py": "",
+    "parts/heads.py": "def linear():\n    return here_7\n",
     "parts/losses.py": """\
+        def loss_of_value():
+            return here_8
+
         def policy(model):
             return here_1
 
@@ -84,7 +90,7 @@ def test_what_no_program_comes_to_is_a_note(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     found = _severities(tmp_path, TREE, capsys, ".")
-    assert {name for name, severity in found.items() if severity == "error"} == {f"here_{n}" for n in range(1, 7)}
+    assert {name for name, severity in found.items() if severity == "error"} == {f"here_{n}" for n in range(1, 9)}
     assert {name for name, severity in found.items() if severity == "note"} == {f"gone_{n}" for n in range(1, 6)}
 
 
@@ -95,4 +101,4 @@ def test_without_a_program_or_with_single_files_nothing_is_known_of_use(
     library = {path: text for path, text in TREE.items() if path.startswith("parts/") and "vendor" not in path}
     assert set(_severities(tmp_path, library, capsys, ".").values()) == {"error"}
     single = _severities(tmp_path, TREE, capsys, "parts/losses.py", "train.py")
-    assert single == {"here_1": "error", "here_2": "error", "gone_1": "error"}
+    assert single == dict.fromkeys(("here_1", "here_2", "here_8", "gone_1"), "error")

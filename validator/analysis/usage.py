@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
-from validator.definitions import PLAIN_BASES, ClassDef, External, Method, Module
+from validator.analysis.options.spelled import Spelled
+from validator.definitions import PLAIN_BASES, ClassDef, External, Method, Module, Symbol
 from validator.files.languages import language
 from validator.flow import Flow
 from validator.flow.callgraph.name_index import words_of
@@ -79,26 +80,37 @@ class Usage:
         """Whether something that is no mention in code begins a unit: a command, a recipe, a decorator, a library."""
         if unit.code.kind == "module":
             return self._is_live(unit.module)
-        if (
-            unit.name in self._said
-            or unit.outer is not None
-            and unit.outer.code.kind == "module"
-            and self._is_given(unit)
-        ):
+        if unit.name in self._said or self._is_looked_up(unit):
             return True
         if unit.code.kind == "class":
             return unit.cls is None or _is_registered(unit.cls)
         return unit.method is not None and not is_plain(unit.method.facts.decorators)
 
-    def _is_given(self, unit: Unit) -> bool:
-        """Whether a package gives all names of the file to others."""
-        name = unit.module.name.rpartition(".")[2]
-        return name in self._starred and not unit.name.startswith("_")
+    def _is_looked_up(self, unit: Unit) -> bool:
+        """Whether code may ask for a name that it puts together or is given, or hands all names of a file on."""
+        if unit.outer is not None and unit.outer.code.kind == "module":
+            starred = not unit.name.startswith("_") and unit.module.name.rpartition(".")[2] in self._starred
+            if starred or unit.module in self._opened:
+                return True
+        return self.project.analysis(Spelled).as_formed(unit.name)
 
     @cached_property
     def _starred(self) -> frozenset[str]:
         facts = (module.facts for module in self.project.modules.values())
         return frozenset(name.rpartition(".")[2] for each in facts for name, _ in each.star_imports)
+
+    @cached_property
+    def _opened(self) -> frozenset[Module]:
+        """The files of which code takes what a computed name says: `getattr(models, args.arch)`, `globals()[name]`."""
+        found: set[Symbol] = {function.module for function, _ in self.project.calls("globals")}
+        for function, call in self.project.calls("getattr", "vars", "dir", "getmembers"):
+            first, *others = call.args or (None,)
+            if first is not None and first.kind == "path" and not (others and others[0].kind == "const"):
+                found.add(self.project.lookup(function, first.value))
+        for function in self.project.functions():
+            paths = (ref.path.partition(".__dict__") for ref in function.facts.refs)
+            found.update(self.project.lookup(function, head) for head, inside, _ in paths if inside)
+        return frozenset(each for each in found if isinstance(each, Module))
 
     def _is_live(self, module: Module) -> bool:
         """Whether a file is started, or is a package's own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from validator.flow import Flow
 from validator.flow.program import Unit
@@ -32,8 +33,13 @@ class Spelled:
 
     def as_formed(self, text: str) -> bool:
         """Whether code puts texts together that begin as one does: `f"mmlu_{language}"`."""
-        starts = [text[:end] for end in range(2, len(text) + 1)]
-        return any(_forms(unit, starts) for unit in self._units(text[:2]))
+        return any(text[:end] in self._beginnings for end in range(2, len(text) + 1))
+
+    @cached_property
+    def _beginnings(self) -> frozenset[str]:
+        """How the texts begin that code puts together."""
+        modules = (module for module in self.project.modules.values() if not is_test(module.path))
+        return frozenset(start for m in modules for unit in self.flow.whole_units(m) for start in _forms(unit))
 
     def as_name(self, name: str) -> bool:
         """Whether code asks some object for the name, or takes or passes an argument of that name."""
@@ -65,10 +71,10 @@ def _begins(unit: Unit, start: str) -> bool:
     return any(values[each].op == "const" and values[each].data == start for args in given for each in args)
 
 
-def _forms(unit: Unit, starts: list[str]) -> bool:
+def _forms(unit: Unit) -> Iterator[str]:
     values = unit.code.values
     firsts = (values[value.args[0]] for value in values if value.op == "join" and value.args)
-    return any(first.op == "const" and first.data in starts for first in firsts)
+    return (first.data for first in firsts if first.op == "const" and isinstance(first.data, str))
 
 
 def _asks(unit: Unit, owner: str, name: str) -> bool:
