@@ -44,7 +44,8 @@ def asks_for_rank(place: Place) -> bool:
 def reads_data(place: Place) -> bool:
     """Whether a condition asks for a number that is made, in the same function, of what tensors of this rank hold (a
     sum, a count, an element), or for what a library gives to each process. That something is there at all, or of which
-    kind it is, mostly is the batch's or the job's."""
+    kind it is, mostly is the batch's or the job's; what a function of the project likely gives to each, it may make
+    alike."""
     table = place.flow.models.tensors
     numbers = frozenset({*table["reducing"], *table["counting"], *table["testing"], "item", "tolist"})
     seen: set[int] = set()
@@ -55,9 +56,12 @@ def reads_data(place: Place) -> bool:
             continue
         seen.add(each.number)
         value = each.value
-        if value.op == "call" and only(each.closed.v, "data"):
+        causes = only(each.closed.v, "data") if value.op == "call" else None
+        if causes:
             given = (each.value_at(number).closed.v for number in value.args)
-            if each.method in numbers or not any(only(v, "data", "param") for v in given):
+            site = each.result.sites.get(each.number)
+            known = site is None or not site.targets or any(c.sure for c in causes)
+            if each.method in numbers or known and not any(only(v, "data", "param") for v in given):
                 return True  # a clock, a drawing, the files of a folder: it brings what differs itself
         if value.op in _PARTS:
             stack += [each.value_at(number) for number in value.args if number >= 0]
