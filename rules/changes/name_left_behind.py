@@ -721,6 +721,21 @@ class EmbedImages(Unit):
 """,
 )
 CORRECT = (
+    # who looks the key up reckons with its absence
+    """# file: rl/__init__.py
+# before: rl/stages.py
+def publish(dht, text):
+    dht.store({"agent_opinion": text, "answer": text})
+# file: rl/stages.py
+def publish(dht, text):
+    dht.store({"answer": text})
+# file: rl/gossip.py
+def message(outputs, node):
+    try:
+        return outputs["agent_opinion"][node].strip()
+    except (ValueError, KeyError):
+        return outputs["answer"]
+""",
     # what is asked is an object of a library, or nothing
     """# file: rl/__init__.py
 # before: rl/games.py
