@@ -202,6 +202,22 @@ def name_span(place: Occurrence) -> tuple[int, int, int, int]:
 
 
 INCORRECT = (
+    # the import says it all: what is asked of an object of that class is not told again
+    """# file: rl/__init__.py
+# before: rl/nodes.py
+class Node:
+    def __init__(self, key):
+        self.key = key
+        self.round_num = 0
+# file: rl/nodes.py
+PREFIX = "rl"
+# file: rl/keys.py
+from rl.nodes import Node  # error: MP901
+
+
+def outputs_key(node: Node):
+    return f"{node.key}_{node.round_num}"
+""",
     # the key that tells which dictionary is read: nothing else has `next_shard`
     """# file: rl/__init__.py
 # before: rl/saving.py
