@@ -202,6 +202,22 @@ def name_span(place: Occurrence) -> tuple[int, int, int, int]:
 
 
 INCORRECT = (
+    # the import says it all: what is asked of an object of that class is not told again
+    """# file: rl/__init__.py
+# before: rl/nodes.py
+class Node:
+    def __init__(self, key):
+        self.key = key
+        self.round_num = 0
+# file: rl/nodes.py
+PREFIX = "rl"
+# file: rl/keys.py
+from rl.nodes import Node  # error: MP901
+
+
+def outputs_key(node: Node):
+    return f"{node.key}_{node.round_num}"
+""",
     # the key that tells which dictionary is read: nothing else has `next_shard`
     """# file: rl/__init__.py
 # before: rl/saving.py
@@ -721,6 +737,21 @@ class EmbedImages(Unit):
 """,
 )
 CORRECT = (
+    # who looks the key up reckons with its absence
+    """# file: rl/__init__.py
+# before: rl/stages.py
+def publish(dht, text):
+    dht.store({"agent_opinion": text, "answer": text})
+# file: rl/stages.py
+def publish(dht, text):
+    dht.store({"answer": text})
+# file: rl/gossip.py
+def message(outputs, node):
+    try:
+        return outputs["agent_opinion"][node].strip()
+    except (ValueError, KeyError):
+        return outputs["answer"]
+""",
     # what is asked is an object of a library, or nothing
     """# file: rl/__init__.py
 # before: rl/games.py

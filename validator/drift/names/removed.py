@@ -164,7 +164,11 @@ class Names:
             if not owned or all(each.kind == "option" for each in owned) and not told:
                 return False
             return self._may_mean(self.after, row, owned) and not _is_told_missing(row)
-        if not any(each.kind == "key" for each in rows) or self._is_tested_for(row):
+        if (
+            not any(each.kind == "key" for each in rows)
+            or self._is_tested_for(row)
+            or _is_told_missing(row, "KeyError", "LookupError")
+        ):
             return False
         told = self.renamed(rows[0]) is not None or name in self._replaced
         return is_telling(name) or told and len(name) > 3 and name not in of_libraries()
@@ -277,6 +281,9 @@ class Names:
         unit = row.unit
         assert unit is not None
         made = unit.code.values[unit.root(unit.code.values[row.number].args[0])]
+        if made.op == "param" and unit.method is not None:
+            said = next((p.annotation for p in unit.method.facts.params if p.name == made.data[1]), None)
+            return bool(said) and isinstance(side.project.lookup(unit.method, str(said).strip("'\"")), Missing)
         callee = unit.code.values[made.args[0]] if made.op == "call" else made
         symbol = side.flow.symbol(unit, callee) if callee.op in ("name", "import") else None
         if isinstance(symbol, External):
@@ -560,9 +567,13 @@ def _bases_of_libraries(cls: ClassDef) -> list[str]:
     return [base for base in cls.external_bases if base.removesuffix("[]") not in PLAIN_BASES]
 
 
-def _is_told_missing(row: Occurrence) -> bool:
-    """Whether a place reckons with the attribute missing: an AttributeError is caught there."""
+def _is_told_missing(row: Occurrence, *errors: str) -> bool:
+    """Whether a place reckons with the attribute or key missing: an exception is caught there; of the classes that are
+    named, if some are."""
     assert row.unit is not None
     code = row.unit.code
     handlers = code.blocks[code.values[row.number].block].handlers
-    return any(code.values[n].op == "caught" for handler in handlers for n in code.blocks[handler].values)
+    caught = [
+        code.values[n] for handler in handlers for n in code.blocks[handler].values if code.values[n].op == "caught"
+    ]
+    return any(not errors or any(name in str(each.data) for name in errors) for each in caught)

@@ -126,7 +126,7 @@ class Texts:
         """Where the old text still stands, if the new one has no meaning but by these edits."""
         if _places(self.change.before, new) or not set(_places(self.change.after, new)) <= self._edited:
             return []
-        if self._is_written_for_itself(old, new) or any(row.kind in _NAMED for row in self._asked(new)):
+        if self._is_written_for_itself(old, new) or self._is_made_a_name(new):
             return []  # who puts it and who takes it have it of the change
         others = _places(self.change.after, old)
         asked = old.isidentifier() or old.startswith("--")  # by an attribute
@@ -178,6 +178,11 @@ class Texts:
             if new is not None:
                 found.update((new.path, each.at[0]) for each in _settings(new) if (each.path, each.value) not in before)
         return found
+
+    def _is_made_a_name(self, text: str) -> bool:
+        """Whether the change made a text the name of a field, say, that was none before."""
+        named = any(row.kind in _NAMED for row in self._asked(text))
+        return named and not any(row.kind in _NAMED for row in self.change.before.occurrences(text))
 
     def _is_written_for_itself(self, old: str, new: str) -> bool:
         """Whether a statement that the change wrote has the new text and stands for none that had the old one."""
