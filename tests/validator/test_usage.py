@@ -17,6 +17,9 @@ TREE = {
         TABLES = [Table]
 
         def start():
+            from parts.models import Kept
+
+            losses.kept = Kept, models.ask()
             getattr(heads, input())()
             losses.kinds[f"loss_of_{input()}"]
             return losses.policy(models.Actor()).run_named("evaluate_all")
@@ -59,6 +62,22 @@ TREE = {
             def __init__(self):
                 self.x = here_4
 
+        class Plain:
+            @classmethod
+            def made(cls):
+                return gone_6
+
+            @classmethod
+            def asked(cls):
+                return here_10
+
+        def ask():
+            return Plain.asked()
+
+        class Kept:
+            def __init__(self):
+                self.x = here_9
+
         class Table:
             def __init__(self):
                 self.x = here_6
@@ -90,8 +109,8 @@ def test_what_no_program_comes_to_is_a_note(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     found = _severities(tmp_path, TREE, capsys, ".")
-    assert {name for name, severity in found.items() if severity == "error"} == {f"here_{n}" for n in range(1, 9)}
-    assert {name for name, severity in found.items() if severity == "note"} == {f"gone_{n}" for n in range(1, 6)}
+    assert {name for name, severity in found.items() if severity == "error"} == {f"here_{n}" for n in range(1, 11)}
+    assert {name for name, severity in found.items() if severity == "note"} == {f"gone_{n}" for n in range(1, 7)}
 
 
 def test_without_a_program_or_with_single_files_nothing_is_known_of_use(

@@ -20,8 +20,11 @@ from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.flow.transfer import is_plain
 from validator.flow.values import NONE_OBJ
+from validator.ir.model import CallShape
 from validator.project import Project
 
+_DECORATING = CallShape(("@",))
+_NAMED = frozenset({"store_global", "store_class"})
 _NAMING = frozenset({"call", "param"})  # keywords and parameters are names of their own
 _OBJECTS = frozenset({"inst", "self", "class", "module"})
 _WORD = re.compile(rb"[A-Za-z_]\w*")
@@ -145,15 +148,20 @@ class Usage:
         if value.op.startswith("store_") or value.op in _NAMING or name not in words_of((value.data,)):
             return False
         if value.op == "closure":
-            return user.is_used(number)
+            return self._is_taken(user, number)
         if value.op == "import":  # where nothing else is done with it only a package gives it to others
-            taken = any(not user.code.values[each].op.startswith("store_") for each in user.users.get(number))
-            return taken or unit.code.kind == "module" or user.path.endswith("__init__.py")
+            return self._is_taken(user, number) or unit.code.kind == "module" or user.path.endswith("__init__.py")
         if value.op == "attr":
             return self._may_have(Place(self.flow, user, value.args[0]), unit)
         symbol = self.flow.symbol(user, value) if value.op == "name" else None
         meant = {Method: unit.method, ClassDef: unit.cls, External: None}
         return type(symbol) not in meant or symbol is meant[type(symbol)] or unit.code.kind == "module"
+
+    def _is_taken(self, user: Unit, number: int) -> bool:
+        """Whether what is defined or imported here, decorated or not, is more than given its name."""
+        values = user.code.values
+        users = [each for each in user.users.get(number) if values[each].op not in _NAMED]
+        return any(values[each].data != _DECORATING or self._is_taken(user, each) for each in users)
 
     def _may_have(self, owner: Place, unit: Unit) -> bool:
         """Whether an object may be one whose attribute a unit is."""
