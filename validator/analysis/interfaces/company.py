@@ -57,7 +57,7 @@ class Company:
     def of(self, place: Place) -> Known | None:
         """A class that has nearly all other telling names for which code asks the object that is asked at a place: of
         an attribute in all classes of the family, of a variable in its function."""
-        path = _path(place.unit, place.operand(0).number)
+        path = path_of(place.unit, place.operand(0).number)
         if not path:
             return None
         asked = {name for unit in self._around(place, path) for name in self._asked_in(unit).get(path, ())}
@@ -82,7 +82,7 @@ class Company:
         if known is None:
             known = self._asked[unit] = {}
             for value in unit.code.values:
-                if value.op in ("attr", "store_attr") and (path := _path(unit, value.args[0])):
+                if value.op in ("attr", "store_attr") and (path := path_of(unit, value.args[0])):
                     known.setdefault(path, set()).add(value.data)
         return known
 
@@ -95,7 +95,7 @@ def _copied(unit: Unit) -> Iterator[str]:
             yield value.data
 
 
-def _path(unit: Unit, number: int) -> Path:
+def path_of(unit: Unit, number: int) -> Path:
     """The names by which the source knows an object: a variable, or attributes of one."""
     links: list[str] = []
     while True:

@@ -85,12 +85,17 @@ class Unspelled:
 
 
 def are_alike(one: str, other: str) -> bool:
-    """Whether one name is the other with its words in another order, one word more, less or replaced, or misspelt."""
+    """Whether one name is the other with its words in another order, a word more, less or replaced, or misspelt. Names
+    that differ by a number (`response`, `response_1`) are two of a row."""
     first, second = (Counter(word for word in name.lower().split("_") if word) for name in (one, other))
     shared, most = (first & second).total(), max(first.total(), second.total())
     if shared == most or shared > 1 and shared == most - 1:
-        return one != other
-    return SequenceMatcher(None, one, other).ratio() > _CLOSE
+        return one != other and not any(map(str.isdigit, (first - second) + (second - first)))
+    return SequenceMatcher(None, one, other).ratio() > _CLOSE and _letters(one) != _letters(other)
+
+
+def _letters(name: str) -> str:
+    return "".join(letter for letter in name if not letter.isdigit())
 
 
 def is_method(cls: ClassDef, name: str) -> bool:

@@ -12,7 +12,7 @@ from validator.files.tables import load_toml
 @cache
 def of_libraries() -> frozenset[str]:
     """Names of members of builtins and of the classes that training code holds, and inherits from, most."""
-    return frozenset(name for names in (*_table()["members"].values(), *_table()["kept"].values()) for name in names)
+    return frozenset(" ".join((*_table()["members"].values(), *_table()["kept"].values())).split())
 
 
 @cache
@@ -25,7 +25,7 @@ def listed() -> frozenset[str]:
 def of_base(base: str) -> frozenset[str]:
     """The public names that objects have from such a base."""
     table = _table()
-    return frozenset(table["members"][table["listed"][base]])
+    return frozenset(table["members"][table["listed"][base]].split())
 
 
 def is_telling(name: str) -> bool:
@@ -35,7 +35,13 @@ def is_telling(name: str) -> bool:
 
 def is_known(base: str) -> bool:
     """Whether the names of all members are known that a class of a library gives to those that inherit from it."""
-    return base.removesuffix("[]") in _table()["bases"]["known"]
+    path = base.removesuffix("[]")
+    return path in _known("classes") or path.rpartition(".")[0] in _known("modules")
+
+
+@cache
+def _known(kind: str) -> frozenset[str]:
+    return frozenset(_table()["bases"][kind].split())
 
 
 @cache
