@@ -281,13 +281,16 @@ class Names:
         unit = row.unit
         assert unit is not None
         made = unit.code.values[unit.root(unit.code.values[row.number].args[0])]
+        direct = made
+        while made.op in ("attr", "item", "unpack"):  # `model.config` of `tokenizer, model = load(…)`
+            made = unit.code.values[unit.root(made.args[0])]
         if made.op == "param" and unit.method is not None:
             said = next((p.annotation for p in unit.method.facts.params if p.name == made.data[1]), None)
             return bool(said) and isinstance(side.project.lookup(unit.method, str(said).strip("'\"")), Missing)
         callee = unit.code.values[made.args[0]] if made.op == "call" else made
         symbol = side.flow.symbol(unit, callee) if callee.op in ("name", "import") else None
         if isinstance(symbol, External):
-            return symbol.path.rpartition(".")[2] in {_owner(each) for each in rows}
+            return made is direct and symbol.path.rpartition(".")[2] in {_owner(each) for each in rows}
         return isinstance(symbol, Missing)
 
     def _settings(self, name: str, rows: list[Occurrence], now: list[Occurrence]) -> list[Occurrence]:
