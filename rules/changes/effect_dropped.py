@@ -422,6 +422,45 @@ class Buckets:
 """,
 )
 CORRECT = (
+    # what all ranks must call hung behind the condition
+    """# before: rl/saving.py
+import deepspeed
+
+
+def gathered_state(params):
+    with deepspeed.zero.GatheredParameters(params):
+        return [p.clone() for p in params]
+
+
+def save(model, rank, write, folder):
+    path = folder / "adapter"
+    if rank == 0:
+        state = gathered_state(model.parameters())
+        other = gathered_state(model.heads())
+        model.config.write(path)
+        write(state, path)
+        write(other, path)
+    model.saved = path
+# file: rl/saving.py
+import deepspeed
+
+
+def gathered_state(params):
+    with deepspeed.zero.GatheredParameters(params):
+        return [p.clone() for p in params]
+
+
+def save(model, rank, write, folder):
+    path = folder / "adapter"
+
+    state = gathered_state(model.parameters())
+    other = gathered_state(model.heads())
+    if rank == 0:
+        model.config.write(path)
+        write(state, path)
+        write(other, path)
+    model.saved = path
+""",
     # the other call does that as well
     """# before: rl/seeds.py
 import random

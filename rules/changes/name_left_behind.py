@@ -8,7 +8,8 @@ What it does
     (`reward.buffer.len=8` through the fields of nested data classes). Also: a parameter that options or fields filled
     by its name, handed on as a whole (`Model(**vars(args))`), and a key that a dictionary no longer gets while who
     reads that dictionary, told by a key beside that nothing else has, still looks it up. A note where a recipe keeps a
-    setting that nothing reads any more and that has no new name. Places of one file without a new name are one
+    setting that nothing reads any more and that has no new name, and where a key is looked up whose maker is gone as a
+    whole: what was written before may have it. Places of one file without a new name are one
     finding. Silent where a function asks whether there is a key before it takes its value, or tests that the object is
     of a library's class.
 
@@ -104,6 +105,7 @@ def _report(change: Change, lost: Lost, place: Occurrence, *more: Occurrence) ->
         related=related,
         fix=_setting_fix(change, lost, place) if place.unit is None and lost.renamed else None,
         context=f"{place.unit.qualname if place.unit else ''}:{lost.name}>{lost.renamed}",
+        severity="note" if lost.kept else None,
     )
 
 

@@ -35,7 +35,7 @@ _SET = frozenset({"setting", "flag", "override", "environment"})
 
 class Lost(NamedTuple):
     """A name without a definition: where it was last defined, what it is called now (if that can be told), and the
-    places that still ask for it."""
+    places that still ask for it. `kept`: what was written before may still have it."""
 
     name: str
     kind: str
@@ -43,6 +43,7 @@ class Lost(NamedTuple):
     renamed: str
     new: Occurrence | None
     stale: tuple[Occurrence, ...]
+    kept: bool = False
 
 
 class Names:
@@ -130,7 +131,9 @@ class Names:
         if not stale:
             return None
         renamed = self.renamed(rows[0])
-        return Lost(name, kind, rows[0], renamed.name if renamed else "", renamed, tuple(stale))
+        keys = renamed is None and all(row.kind == "key" for row in stale)
+        kept = keys and not any(row.unit is not None and self.after.twin(row.unit) for row in rows if row.kind == "key")
+        return Lost(name, kind, rows[0], renamed.name if renamed else "", renamed, tuple(stale), kept)
 
     def _unread(self, rows: list[Occurrence], now: list[Occurrence]) -> list[Occurrence]:
         """The places that still set an attribute of another object, which nothing reads since the change."""
@@ -281,13 +284,16 @@ class Names:
         unit = row.unit
         assert unit is not None
         made = unit.code.values[unit.root(unit.code.values[row.number].args[0])]
+        direct = made
+        while made.op in ("attr", "item", "unpack"):  # `model.config` of `tokenizer, model = load(…)`
+            made = unit.code.values[unit.root(made.args[0])]
         if made.op == "param" and unit.method is not None:
             said = next((p.annotation for p in unit.method.facts.params if p.name == made.data[1]), None)
             return bool(said) and isinstance(side.project.lookup(unit.method, str(said).strip("'\"")), Missing)
         callee = unit.code.values[made.args[0]] if made.op == "call" else made
         symbol = side.flow.symbol(unit, callee) if callee.op in ("name", "import") else None
         if isinstance(symbol, External):
-            return symbol.path.rpartition(".")[2] in {_owner(each) for each in rows}
+            return made is direct and symbol.path.rpartition(".")[2] in {_owner(each) for each in rows}
         return isinstance(symbol, Missing)
 
     def _settings(self, name: str, rows: list[Occurrence], now: list[Occurrence]) -> list[Occurrence]:

@@ -27,6 +27,7 @@ from validator.drift.statements.surroundings import (
     called_names,
     condition,
     conditions,
+    conjuncts,
     depth,
     exclude,
     goes_with_its_case,
@@ -141,8 +142,21 @@ class Effects:
                 kind, name = self._effect(edit.old, pair)
                 if name and name not in _decorators(pair.new) and not any(f"{name}(" in text for text in here):
                     yield Lost(pair, edit.old, kind, name, line_of(old, new, edit.old), "")
-            elif len(edits) <= _FEW and is_guard(edit.old.node, old, new, inside):
+            elif (
+                len(edits) <= _FEW
+                and is_guard(edit.old.node, old, new, inside)
+                and not self._are_waited_for([each for each in new if each.text in inside], edit.old.node)
+            ):
                 yield Lost(pair, edit.old, "guard", edit.old.text, line_of(old, new, edit.old), "")
+
+    def _are_waited_for(self, rows: list[Statement], guard: ast.stmt) -> bool:
+        """Whether what left a condition that let one rank in are calls that all ranks must make: there it hung."""
+        test = guard.test if isinstance(guard, ast.If) else None
+        if test is None or any(isinstance(n, ast.In | ast.NotIn | ast.NotEq | ast.Lt | ast.Gt) for n in ast.walk(test)):
+            return False
+        asked = {ast.unparse(each) for each in conjuncts(test)}
+        free = [each for each in rows if not asked <= conditions(each)]
+        return bool(free) and all(any(map(self._is_awaited, exits.names(each))) for each in free)
 
     def _deeper_collectives(
         self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]
