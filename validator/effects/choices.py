@@ -22,7 +22,7 @@ Conditions = list[tuple[Key, bool]]
 def possible(place: Place, user: Place) -> frozenset[Obj] | None:
     """The objects that a parameter may be where another value stands; None where nothing tells them apart."""
     flow, unit, root = place.flow, place.unit, place.root
-    conditions = _conditions(flow, unit, user.value.block) if root.value.op == "param" else []
+    conditions = conditions_at(flow, unit, user.value.block) if root.value.op == "param" else []
     if not conditions or unit.is_receiver(root.number):
         return None
     found: set[Obj] = set()
@@ -38,7 +38,7 @@ def possible(place: Place, user: Place) -> frozenset[Obj] | None:
     return frozenset(found) if calls else None
 
 
-def _conditions(flow: Flow, unit: Unit, block: int) -> Conditions:
+def conditions_at(flow: Flow, unit: Unit, block: int) -> Conditions:
     """What is decided where a block runs, also where it is an error otherwise: conditions, and whether they hold."""
     found = []
     for branch in unit.code.tests:
@@ -69,7 +69,7 @@ def _made(given: Place, assumed: Assumed) -> set[Obj]:
     for number in unit.code.returned:
         for way in origins(unit, number):
             value = Place(made.flow, unit, way)
-            conditions = _conditions(made.flow, unit, value.value.block)
+            conditions = conditions_at(made.flow, unit, value.value.block)
             rows = _from(made.unit, made.number, made.flow, unit, conditions)
             if all(holding(key, assumed) in (None, holds) for key, holds in rows):
                 found |= value.closed.objs
