@@ -236,13 +236,6 @@ train:
 )
 
 CORRECT = (
-    # keys that older releases of DeepSpeed had
-    """# file: old.json
-{
-  "fp32_allreduce": true,
-  "zero_optimization": {"stage": 3, "cpu_offload": true, "cpu_offload_params": true}
-}
-""",
     """# file: ds_config.json
 {
   "_comment": "for eight GPUs",
@@ -285,5 +278,12 @@ train:
 optimizer:
   learning_rates: 3
   fused: true
+""",
+    # keys that older releases of DeepSpeed had
+    """# file: old.json
+{
+  "fp32_allreduce": true,
+  "zero_optimization": {"stage": 3, "cpu_offload": true, "cpu_offload_params": true}
+}
 """,
 )
