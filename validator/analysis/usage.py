@@ -6,13 +6,11 @@ used wherever anything of its name is asked for.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import cached_property
 
-from validator.analysis.options.spelled import Spelled
+from validator.analysis.interfaces.unspelled import Unspelled
 from validator.definitions import PLAIN_BASES, ClassDef, External, Method, Module, Symbol
-from validator.files.languages import language
 from validator.flow import Flow
 from validator.flow.callgraph.name_index import words_of
 from validator.flow.program import Unit
@@ -27,7 +25,6 @@ _DECORATING = CallShape(("@",))
 _NAMED = frozenset({"store_global", "store_class"})
 _NAMING = frozenset({"call", "param"})  # keywords and parameters are names of their own
 _OBJECTS = frozenset({"inst", "self", "class", "module"})
-_WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
 class Usage:
@@ -36,6 +33,7 @@ class Usage:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.flow = project.analysis(Flow)
+        self.names = project.analysis(Unspelled)
         self._used: dict[Unit, bool] = {}
         self._by_path = {module.path: module for module in project.modules.values()}
 
@@ -83,7 +81,7 @@ class Usage:
         """Whether something that is no mention in code begins a unit: a command, a recipe, a decorator, a library."""
         if unit.code.kind == "module":
             return self._is_live(unit.module)
-        if unit.name in self._said or self._is_looked_up(unit):
+        if unit.name in self.names.in_files or self._is_looked_up(unit):
             return True
         if unit.code.kind == "class":
             return unit.cls is None or _is_registered(unit.cls)
@@ -95,7 +93,7 @@ class Usage:
             starred = not unit.name.startswith("_") and unit.module.name.rpartition(".")[2] in self._starred
             if starred or unit.module in self._opened:
                 return True
-        return self.project.analysis(Spelled).as_formed(unit.name)
+        return self.names.may_be_formed(unit.name)
 
     @cached_property
     def _starred(self) -> frozenset[str]:
@@ -119,7 +117,9 @@ class Usage:
         """Whether a file is started, or is a package's own."""
         name = module.name.rpartition(".")[2]
         data = module.source.data
-        return b"__main__" in data or module.path.endswith("__init__.py") or name in self._said or _acts(module)
+        return (
+            b"__main__" in data or module.path.endswith("__init__.py") or name in self.names.in_files or _acts(module)
+        )
 
     def _mentions(self, unit: Unit) -> Iterator[Unit]:
         """The units from which a unit is come to."""
@@ -172,12 +172,6 @@ class Usage:
             return any(o[0] == "module" for o in objs)
         near = {*outer.cls.mro, *outer.cls.descendants()}
         return any(o[0] != "module" and o[1] in near for o in objs)
-
-    @cached_property
-    def _said(self) -> frozenset[str]:
-        """The words of the files that are not Python: scripts and recipes name programs, classes, functions."""
-        files = (source for path, source in self.project.files.items() if language(path) != "python")
-        return frozenset(word.decode("ascii", "replace") for source in files for word in _WORD.findall(source.data))
 
 
 def _called(unit: Unit) -> str:
