@@ -70,13 +70,14 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def _uses(project: Project) -> Iterator[Use]:
-    flow, unspelled = project.analysis(Flow), project.analysis(Unspelled)
+    flow, unspelled, members = project.analysis(Flow), project.analysis(Unspelled), project.analysis(Members)
     for module in project.modules.values():
         if is_aside(module.path):
             continue
         for unit in flow.whole_units(module):
             for number, value in enumerate(unit.code.values):
-                if value.op == "attr" and unspelled.is_nobodys(value.data):
+                asked = value.op == "attr" and not members.is_given_outside(value.data)
+                if asked and unspelled.is_nobodys(value.data):
                     place = Place(flow, unit, number)
                     if not _is_expected(place) and (use := _use(project, place)) is not None:
                         yield use
@@ -102,13 +103,14 @@ def _use(project: Project, place: Place) -> Use | None:
     asked = {o[1] for o in objs} if all(o[0] == "class" for o in objs) else set()
     classes = sorted(asked or held.classes, key=lambda c: (c.module.name, c.qualname))
     if classes:
-        known = all(map(project.analysis(Members).is_known, classes))
+        members = project.analysis(Members)
+        known = all((members.is_known_below if cls in held.below else members.is_known)(cls) for cls in classes)
         return _of_known(place, classes, sure=bool(asked) or held.complete) if known else None
     return _of_unknown(project, place) if not objs or is_unknown(receiver.closed) else None
 
 
 def _of_own(project: Project, place: Place, cls: ClassDef) -> Use | None:
-    if project.analysis(Members).is_known(cls):
+    if project.analysis(Members).runs_known(cls):
         return Use(place, cls)
     now = project.analysis(Unspelled).unasked_like(place.value.data, cls, called=place.is_called)
     return Use(place, cls, f"; `{cls.name}.{now}`, which is like it, nobody asks for") if now else None
@@ -122,7 +124,7 @@ def _of_known(place: Place, classes: list[ClassDef], *, sure: bool) -> Use | Non
 def _of_unknown(project: Project, place: Place) -> Use | None:
     """An object that is known by what else it is asked for."""
     known = project.analysis(Company).of(place)
-    if known is None or not project.analysis(Members).is_known(known.cls):
+    if known is None or not project.analysis(Members).is_known_below(known.cls):
         return None
     if len(known.names) < _TOGETHER and not _alike(place, known.cls):
         return None
@@ -249,6 +251,33 @@ def learn(strategy, other):
     model = Ensemble(strategy) if strategy else other
     return model.ensemble_model_size  # error: MP135
 """,
+    # a class itself; a class below of which not all is known
+    """\
+from somewhere import Base
+
+
+class Numbers:
+    @staticmethod
+    def steps_of_tokens(tokens):
+        return tokens
+
+
+class Learner:
+    def __init__(self, strategy):
+        self.strategy = strategy
+
+    def learn(self, strategy):
+        return self.prepare_learning(strategy)  # error: MP135
+
+
+class OtherLearner(Base, Learner):
+    pass
+
+
+def learn(strategy):
+    Learner(strategy).learn(strategy)
+    return Numbers.steps_from_tokens(strategy)  # error: MP135
+""",
     # of a base nothing is known, and nobody asks for the method that is there
     _UNKNOWN.format(name="prepare_learning", mark="  # error: MP135"),
 )
@@ -262,6 +291,25 @@ CORRECT = (
     # the object is asked for what other classes have, too; or asked what it is
     _STRATEGY.replace("CODE", "self.strategy.unwrap_the_model(self.strategy.some_other_model)"),
     _STRATEGY.replace("CODE", "return isinstance(self.strategy, list) or self.strategy.unwrap_the_model(model)"),
+    # what Python gives; a mixin of unknown classes
+    """\
+from dataclasses import dataclass
+from somewhere import Base
+
+
+@dataclass
+class Colors:
+    red: str = ""
+
+
+class Preparing:
+    def prepare(self):
+        return self.prepare_learning(Colors.__dataclass_fields__)
+
+
+class Learner(Preparing, Base):
+    pass
+""",
     # nothing similar
     """\
 class Ensemble:

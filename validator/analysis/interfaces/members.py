@@ -100,13 +100,23 @@ class Members:
         return all(each.has_plain_decorators and self._lists_own(each) for each in cls.mro)
 
     def is_known(self, cls: ClassDef) -> bool:
-        """Whether all that may give members to objects of the class, and of classes below it, is the project's or of
-        libraries whose names are known, even where that is under computed names."""
+        """Whether all that may give members to objects of just this class is the project's or of libraries whose names
+        are known, even where that is under computed names."""
         known = self._known.get(cls)
         if known is None:
-            unknown = any(not self._is_known_itself(each) for each in cls.relatives)
-            known = self._known[cls] = not unknown and not self._mixed_in_elsewhere(cls) and not cls.is_protocol
+            known = self._known[cls] = all(map(self._is_known_itself, cls.mro))
         return known
+
+    def is_known_below(self, cls: ClassDef) -> bool:
+        """The same for objects of the class and of all below it."""
+        return all(map(self._is_known_itself, cls.relatives))
+
+    def runs_known(self, cls: ClassDef) -> bool:
+        """The same for some objects that run the methods of a class, which no library has made around it."""
+        if cls.is_protocol or self._mixed_in_elsewhere(cls):
+            return False
+        heirs = (each for each in (cls, *cls.descendants()) if not each.subclasses or each in self.made)
+        return any(map(self.is_known, heirs))
 
     def _is_known_itself(self, cls: ClassDef) -> bool:
         """The same for what the class itself gives, without its bases."""

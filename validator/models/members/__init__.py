@@ -36,7 +36,10 @@ def is_telling(name: str) -> bool:
 def is_known(base: str) -> bool:
     """Whether the names of all members are known that a class of a library gives to those that inherit from it."""
     path = base.removesuffix("[]")
-    return path in _known("classes") or path.rpartition(".")[0] in _known("modules")
+    above = [path[:end] for end, letter in enumerate(path) if letter == "."]
+    if path in _known("classes") or any(each in _known("modules") for each in above[-1:]):
+        return True
+    return any(each in _known("packages") for each in above)
 
 
 @cache
