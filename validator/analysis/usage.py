@@ -18,7 +18,7 @@ from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.flow.transfer import is_plain
 from validator.flow.values import NONE_OBJ
-from validator.ir.model import CallShape
+from validator.ir.model import CallShape, Code
 from validator.project import Project
 
 _DECORATING = CallShape(("@",))
@@ -44,10 +44,10 @@ class Usage:
         if is_foreign(path):
             return "it is in a copy of somebody else's code"
         module = self._by_path.get(path)
-        if module is None or not self.has_programs:
-            return ""
-        unused = (unit for unit in self._around(module, line) if not self._is_used(unit))
-        return next((f"nothing in the project uses `{_called(unit)}`" for unit in unused), "")
+        around = list(self._around(module, line)) if module is not None else []
+        unused = (unit for unit in around if not self._is_used(unit)) if self.has_programs else ()
+        said = next((f"nothing in the project uses `{_called(unit)}`" for unit in unused), "")
+        return said or _passed_by(around, line)
 
     @cached_property
     def has_programs(self) -> bool:
@@ -90,15 +90,10 @@ class Usage:
     def _is_looked_up(self, unit: Unit) -> bool:
         """Whether code may ask for a name that it puts together or is given, or hands all names of a file on."""
         if unit.outer is not None and unit.outer.code.kind == "module":
-            starred = not unit.name.startswith("_") and unit.module.name.rpartition(".")[2] in self._starred
+            starred = not unit.name.startswith("_") and unit.module.name.rpartition(".")[2] in self.project.starred
             if starred or unit.module in self._opened:
                 return True
         return self.names.may_be_formed(unit.name)
-
-    @cached_property
-    def _starred(self) -> frozenset[str]:
-        facts = (module.facts for module in self.project.modules.values())
-        return frozenset(name.rpartition(".")[2] for each in facts for name, _ in each.star_imports)
 
     @cached_property
     def _opened(self) -> frozenset[Module]:
@@ -172,6 +167,29 @@ class Usage:
             return any(o[0] == "module" for o in objs)
         near = {*outer.cls.mro, *outer.cls.descendants()}
         return any(o[0] != "module" and o[1] in near for o in objs)
+
+
+def _passed_by(around: list[Unit], line: int) -> str:
+    """Whether no way through a function comes to a line: behind `raise`, under a condition that never holds."""
+    unit = max(around, key=lambda each: (each.code.kind != "module", each.code.at[0]), default=None)
+    if unit is None:
+        return ""
+    blocks = {value.block for value in unit.code.values if value.at[0] == line and value.op != "undefined"}
+    return "no way through the function leads there" if blocks and blocks.isdisjoint(_reached(unit.code)) else ""
+
+
+def _reached(code: Code) -> set[int]:
+    """The blocks to which some way leads, going by conditions that are constants."""
+    found, queue = {0}, [0]
+    while queue:
+        block = code.blocks[queue.pop()]
+        following = [*block.successors(), *block.handlers]
+        if block.end[0] == "branch" and (test := code.values[block.end[1]]).op == "const":
+            following = [block.end[2 if test.data else 3], *block.handlers]
+        fresh = [each for each in following if each not in found]
+        found.update(fresh)
+        queue += fresh
+    return found
 
 
 def _called(unit: Unit) -> str:
