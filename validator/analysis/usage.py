@@ -14,17 +14,14 @@ from validator.definitions import PLAIN_BASES, ClassDef, External, Method, Modul
 from validator.flow import Flow
 from validator.flow.callgraph.name_index import words_of
 from validator.flow.program import Unit
-from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.flow.transfer import is_plain
-from validator.flow.values import NONE_OBJ
 from validator.ir.model import CallShape, Code
 from validator.project import Project
 
 _DECORATING = CallShape(("@",))
 _NAMED = frozenset({"store_global", "store_class"})
 _NAMING = frozenset({"call", "param"})  # keywords and parameters are names of their own
-_OBJECTS = frozenset({"inst", "self", "class", "module"})
 
 
 class Usage:
@@ -147,7 +144,7 @@ class Usage:
         if value.op == "import":  # where nothing else is done with it only a package gives it to others
             return self._is_taken(user, number) or unit.code.kind == "module" or user.path.endswith("__init__.py")
         if value.op == "attr":
-            return self._may_have(Place(self.flow, user, value.args[0]), unit)
+            return self._may_have(user, value.args[0], unit)
         symbol = self.flow.symbol(user, value) if value.op == "name" else None
         meant = {Method: unit.method, ClassDef: unit.cls, External: None}
         return type(symbol) not in meant or symbol is meant[type(symbol)] or unit.code.kind == "module"
@@ -158,15 +155,15 @@ class Usage:
         users = [each for each in user.users.get(number) if values[each].op not in _NAMED]
         return any(values[each].data != _DECORATING or self._is_taken(user, each) for each in users)
 
-    def _may_have(self, owner: Place, unit: Unit) -> bool:
-        """Whether an object may be one whose attribute a unit is."""
-        outer, objs = unit.outer, owner.closed.objs - {NONE_OBJ}
-        if not objs or any(o[0] not in _OBJECTS for o in objs):
-            return True
-        if outer is None or outer.cls is None:
-            return any(o[0] == "module" for o in objs)
-        near = {*outer.cls.mro, *outer.cls.descendants()}
-        return any(o[0] != "module" and o[1] in near for o in objs)
+    def _may_have(self, user: Unit, number: int, unit: Unit) -> bool:
+        """Whether an object may be one whose attribute a unit is, as the file tells it by itself."""
+        value, outer = user.code.values[user.root(number)], unit.outer
+        symbol = self.flow.symbol(user, value) if value.op in ("name", "import") else None
+        own = user.cls if value.op == "param" and user.is_receiver(user.root(number)) else symbol
+        if isinstance(own, ClassDef):
+            below = (own, *own.descendants())
+            return outer is not None and outer.cls in {above for each in below for above in (each, *each.mro)}
+        return not isinstance(own, External | Method)
 
 
 def _passed_by(around: list[Unit], line: int) -> str:
