@@ -90,7 +90,11 @@ class Usage:
             starred = not unit.name.startswith("_") and unit.module.name.rpartition(".")[2] in self.project.starred
             if starred or unit.module in self._opened:
                 return True
-        return self.names.may_be_formed(unit.name)
+        # who puts the name together spells its first words, with something behind them that is filled in
+        words = unit.name.split("_")
+        starts = ("_".join([*words[:end], ""]) for end in range(1, len(words)) if any(words[:end]))
+        spelled = [f"{start}{mark}".encode() for start in starts for mark in "{%"]
+        return any(each in module.source.data for module in self.project.modules.values() for each in spelled)
 
     @cached_property
     def _opened(self) -> frozenset[Module]:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from functools import cached_property
 
-from validator.definitions import ClassDef
+from validator.definitions import ClassDef, Module
 from validator.flow import Flow
 from validator.flow.program import Unit
 from validator.ir import Value
@@ -32,6 +32,7 @@ class Unspelled:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.flow = project.analysis(Flow)
+        self._forms: dict[Module, frozenset[tuple[str, str]]] = {}  # how names begin and end that code puts together
 
     def is_nobodys(self, name: str) -> bool:
         """Whether a telling name is given to nothing in the project, and no text of it may be it."""
@@ -40,7 +41,15 @@ class Unspelled:
 
     def may_be_formed(self, name: str) -> bool:
         """Whether code puts texts together that may be the name."""
-        return any(self._fits(name, *form) for form in self._forms)
+        return any(self.may_be_formed_in(module, name) for module in self.project.modules.values())
+
+    def may_be_formed_in(self, module: Module, name: str) -> bool:
+        """The same of the code of one file."""
+        forms = self._forms.get(module)
+        if forms is None:
+            units = self.flow.whole_units(module)
+            forms = self._forms[module] = frozenset(f for unit in units for f in _forms(unit) if any(f))
+        return any(self._fits(name, *form) for form in forms)
 
     def _fits(self, name: str, start: str, end: str) -> bool:
         if not (name.startswith(start) and name.endswith(end)) or len(name) <= len(start) + len(end):
@@ -73,11 +82,6 @@ class Unspelled:
         for unit in self._units:
             found.update(_given(unit))
         return frozenset(found | self.in_files)
-
-    @cached_property
-    def _forms(self) -> frozenset[tuple[str, str]]:
-        """How names begin and end that code puts together."""
-        return frozenset(form for unit in self._units for form in _forms(unit) if any(form))
 
     @cached_property
     def _units(self) -> tuple[Unit, ...]:
