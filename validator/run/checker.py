@@ -460,7 +460,9 @@ def _by_use(findings: list[Finding], project: Project, run: Check, errors: list[
         if finding.severity == "note" or finding.code[:3] not in _BY_USE or finding.code in _BY_ITSELF:
             return finding
         idle = project.analysis(Usage).idle(finding.path, finding.span.line)
-        return finding._replace(severity="note", help=f"{finding.help} (a note, for {idle})") if idle else finding
+        return (
+            finding._replace(severity="note", help=f"{finding.help} (a note, for {idle})".strip()) if idle else finding
+        )
 
     try:
         return [judged(finding) for finding in findings]
