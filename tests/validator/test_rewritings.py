@@ -47,6 +47,8 @@ NOT_YET: dict[tuple[str, str, bool, int], str] = {
     ("extracted method", "MP551", True, 1): "the loop goes round in another function than the rank is asked for",
     ("extracted method", "MP553", True, 0): "the weights are loaded in another function than the model is wrapped",
     ("extracted method", "MP553", True, 1): "the model is made in another function than it is wrapped",
+    ("extracted method", "MP555", True, 2): "the copy is made in another function than the collective",
+    ("extracted method", "MP556", True, 0): "a function appends the buffers to the list of a loop around its call",
     ("extracted method", "MP571", True, 0): "the write stands in another function than the context manager",
     ("extracted method", "MP571", True, 4): "the parameters are used in another function than they are gathered",
     ("extracted method", "MP571", False, 2): "the pairs of parameters are put together in a function of their own",
