@@ -17,7 +17,7 @@ ifeq ($(CUDA)$(shell uname -s),Linux)
 CONSTRAINT := constraints/cpu.txt
 endif
 
-.PHONY: demo test lint format check slow benchmark clean
+.PHONY: demo installed test lint format check slow benchmark clean
 
 demo: $(DEMO)/installed
 	@tree='$(TREE)'; \
@@ -29,6 +29,8 @@ demo: $(DEMO)/installed
 	echo "validating $$tree"; here=$$PWD; \
 	(cd "$$tree" && "$$here/$(DEMO)/bin/meshproof" --isolated --exit-zero .) || exit; \
 	echo "More: $(DEMO)/bin/meshproof PATH checks code of yours, $(DEMO)/bin/meshproof --explain CODE explains a rule."
+
+installed: $(DEV)/installed
 
 test: $(DEV)/installed
 	$(DEV)/bin/python -m pytest $(ARGS)

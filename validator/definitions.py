@@ -119,6 +119,9 @@ def _is_accessor(function: Function) -> bool:
     return any(d.endswith((".setter", ".deleter", ".getter")) for d in function.decorators)
 
 
+_OBJECTS = ("self", "cls")
+
+
 class Method:
     """A function or method of the project with the place it belongs to."""
 
@@ -164,13 +167,35 @@ class Method:
     @property
     def is_method(self) -> bool:
         """Whether calls through an instance bind a first parameter."""
-        return self.cls is not None and not self.facts.is_static
+        return self.cls is not None and not self.is_static
+
+    @cached_property
+    def is_static(self) -> bool:
+        """Whether the first parameter is no object of the class: of a static method, and of a function that the class
+        only keeps (`Scaler.overflows(gradient)`): all calls of it are on the class and none passes on `self`."""
+        facts, cls = self.facts, self.cls
+        if facts.is_static or cls is None or facts.decorators or not facts.params or facts.params[0].name in _OBJECTS:
+            return facts.is_static
+        found = False
+        for caller, call in self.module.project.calls(self.name):
+            around = caller.cls
+            while around is None and (outer := caller.enclosing) is not None:
+                caller, around = outer, outer.cls
+            own = caller.facts.params[0].name if around is not None and caller.facts.params else None
+            meant = self.module.project.lookup(caller, call.receiver) if call.receiver != own else around
+            if not isinstance(meant, ClassDef):
+                return False  # on an object, of whatever class
+            if cls in meant.mro or meant in cls.mro:
+                if call.receiver == own or not call.args or call.args[0].value == own:
+                    return False
+                found = True
+        return found
 
     @cached_property
     def own_object(self) -> str | None:
         """The name by which a method knows its object (`self`); None outside methods and in static ones."""
         facts = self.facts
-        if self.cls is None or facts.is_static or not facts.params or facts.params[0].kind not in ("any", "pos"):
+        if self.cls is None or self.is_static or not facts.params or facts.params[0].kind not in ("any", "pos"):
             return None
         name = facts.params[0].name
         return None if any(row.target == name for row in facts.assigns) else name
@@ -223,10 +248,11 @@ class ClassDef:
     @cached_property
     def external_bases(self) -> tuple[str, ...]:
         """Bases that are not classes of the project, anywhere up the hierarchy: dotted names as far as known."""
-        return tuple(base for cls in self.mro for base in cls._outer_bases)
+        return tuple(base for cls in self.mro for base in cls.outer_bases)
 
     @cached_property
-    def _outer_bases(self) -> tuple[str, ...]:
+    def outer_bases(self) -> tuple[str, ...]:
+        """Those among its own bases that are not classes of the project."""
         return tuple(_path(base) for base in self.bases if not isinstance(base, ClassDef))
 
     @cached_property
@@ -242,7 +268,7 @@ class ClassDef:
     @cached_property
     def has_plain_decorators(self) -> bool:
         """Whether its decorators are known to add no members."""
-        return _plain_decorators(self.facts.decorators)
+        return plain_decorators(self.facts.decorators)
 
     @cached_property
     def adds_members(self) -> bool:
@@ -251,7 +277,7 @@ class ClassDef:
 
     def adds_more_than(self, bases: frozenset[str]) -> bool:
         """The same, where what some bases outside the project add is known."""
-        if any(base not in bases for base in self._outer_bases):
+        if any(base not in bases for base in self.outer_bases):
             return True
         if any(name in self.methods for name in ("__getattr__", "__getattribute__", "__setattr__")):
             return True
@@ -324,10 +350,11 @@ class ClassDef:
     @cached_property
     def attributes(self) -> frozenset[str]:
         """Every name that is set on the class or, through `self`, on its instances; inherited ones included."""
-        return frozenset().union(*(cls._own_attributes for cls in self.mro))
+        return frozenset().union(*(cls.own_attributes for cls in self.mro))
 
     @cached_property
-    def _own_attributes(self) -> frozenset[str]:
+    def own_attributes(self) -> frozenset[str]:
+        """The same without what is inherited."""
         return frozenset([*(name for name, _ in self.facts.attributes), *self.methods, *self.instance_attributes])
 
     @cached_property
@@ -442,7 +469,8 @@ _KEEPING_DECORATORS = RECORDS | frozenset({
 })  # fmt: skip
 
 
-def _plain_decorators(decorators: Iterable[str]) -> bool:
+def plain_decorators(decorators: Iterable[str]) -> bool:
+    """Whether decorators of a class are known to add no members."""
     return all(d.removesuffix("()") in _KEEPING_DECORATORS for d in decorators)
 
 

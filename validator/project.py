@@ -126,6 +126,12 @@ class Project:
         return frozenset(w for call in calls for a in call.args if a.kind == "const" for w in _WORDS.findall(a.value))
 
     @cached_property
+    def starred(self) -> frozenset[str]:
+        """The last names of the modules from which some file imports `*`."""
+        facts = (module.facts for module in self.modules.values())
+        return frozenset(name.rpartition(".")[2] for each in facts for name, _ in each.star_imports)
+
+    @cached_property
     def _nested(self) -> dict[Method, list[Method]]:
         found: dict[Method, list[Method]] = {}
         for function in self.functions():
@@ -209,8 +215,9 @@ class Project:
             module = self.import_module(importer, name)
         if row.name is None:
             return module
-        if isinstance(module, External):
-            return External(f"{module.path}.{row.name}")
+        if isinstance(module, External):  # a folder without an `__init__.py` has modules, and no code of its own
+            inside = self.import_module(importer, f"{name}.{row.name}") if not row.level else module
+            return inside if isinstance(inside, Module) else External(f"{module.path}.{row.name}")
         if isinstance(module, Module):
             found = module.member(row.name)
             return (

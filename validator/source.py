@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from validator.files.reading import regular
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from validator.ir.model import Code
 
 
-_KEPT = 16  # files whose trees are kept: rules look at one file after the other
+_KEPT = 4  # files whose trees are kept: rules look at one file after the other
 _recent: deque[SourceFile] = deque()
 
 
@@ -52,7 +53,7 @@ class SourceFile:
         self._text: str | None = None
         self._tree: ast.Module | None = None
         self._concrete: MetadataWrapper | None = None
-        self._lowered: tuple[dict[str, Code], int] | None = None
+        self._lowered: dict[frozenset[str], tuple[dict[str, Code], int]] = {}
 
     @property
     def data(self) -> bytes:
@@ -88,6 +89,7 @@ class SourceFile:
             import ast
             import warnings
 
+            from validator.facts.identities import looked_through, without_empty_ends
             from validator.facts.named_tuples import write_out
             from validator.facts.own_names import under_own_names
 
@@ -95,24 +97,40 @@ class SourceFile:
                 warnings.simplefilter("ignore")  # invalid escapes in the file read are not ours to print
                 tree = ast.parse(self.text)
             self.own_names = under_own_names(tree)
-            self._tree = write_out(tree)
+            self._tree = looked_through(write_out(tree))
+            if "finally" in self.text:
+                without_empty_ends(self._tree)
             _recent.append(self)
             if len(_recent) > _KEPT:  # the trees of a whole project would be half of the memory
                 _recent.popleft()._tree = None
         return self._tree
 
-    @property
-    def lowered(self) -> tuple[dict[str, Code], int]:
+    def lowered(self, elsewhere: frozenset[str] = frozenset()) -> tuple[dict[str, Code], int]:
         """The units of the file as the intermediate representation has them, and how many could not be lowered; two
-        projects that hold the file (two revisions of one) share them."""
-        if self._lowered is None:
+        projects that hold the file (two revisions of one) share them. `elsewhere`: functions of this file of whose
+        names there are others in the project."""
+        known = self._lowered.get(elsewhere)
+        if known is None:
             from validator.ir.lower import lower
 
             try:
-                self._lowered = lower(self.tree, ":=" in self.text)
+                known = lower(self.tree, ":=" in self.text, self.text, elsewhere)
             except (SyntaxError, ValueError, RecursionError, OSError):
-                self._lowered = {}, 0
-        return self._lowered
+                known = {}, 0
+            self._lowered[elsewhere] = known
+        return known
+
+    def lower(self) -> None:
+        """Lower a Python file while its tree is there."""
+        if self.facts.language == "python" and self.facts.problem is None:
+            with suppress(Exception):  # who asks for the units will be told
+                self.lowered()
+
+    def let_go(self) -> None:
+        """Forget what can be read again; the text of a file with units is asked for with its findings."""
+        self._data = None
+        if not self._lowered:
+            self._text = None
 
     @property
     def module(self) -> libcst.Module:
@@ -159,7 +177,7 @@ class SourceFile:
     def release(self) -> None:
         """Forget what can be made again: trees and text are the bulk of a large run's memory."""
         self._tree = None
-        self._lowered = None
+        self._lowered = {}
         self._text = None
         self._concrete = None
 

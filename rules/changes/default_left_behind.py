@@ -59,6 +59,32 @@ def from_config(ratio, config):
 """,
 )
 CORRECT = (
+    # the change wrote the other one too
+    """# before: serve.py
+import argparse
+
+
+def build(folder=None):
+    return folder
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--concurrency-count", type=int, default=10)
+    return build(), parser.parse_args().concurrency_count
+# file: serve.py
+import argparse
+
+
+def build(folder=None, concurrency_count=10):
+    return folder, concurrency_count
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--concurrency-count", type=int, default=16)
+    return build(concurrency_count=parser.parse_args().concurrency_count)
+""",
     """# before: rl/config.py
 class Algorithm:
     clip_range: float = 0.2

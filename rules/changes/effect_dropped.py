@@ -4,7 +4,8 @@ What it does
     Compares each function before and after a change. Reports a call whose result nobody takes, a context, or a check of
     sizes that went while all the rest of the function stayed as it was, or that only runs under a new condition now:
     collectives, barriers, waits, `zero_grad`, `set_epoch`, seeds, gather contexts, and functions of the project. Silent
-    where the change makes the call elsewhere, or takes away the object whose method it is.
+    where the change makes the call elsewhere, takes away the object whose method it is, or only asks whether there is
+    what the call needs. A note of a context of precision (`autocast`).
 
 Why is this bad
     A barrier, a wait or a `zero_grad` that is no longer passed is missed by no test on one process: the program hangs,
@@ -421,6 +422,83 @@ class Buckets:
 """,
 )
 CORRECT = (
+    # what all ranks must call hung behind the condition
+    """# before: rl/saving.py
+import deepspeed
+
+
+def gathered_state(params):
+    with deepspeed.zero.GatheredParameters(params):
+        return [p.clone() for p in params]
+
+
+def save(model, rank, write, folder):
+    path = folder / "adapter"
+    if rank == 0:
+        state = gathered_state(model.parameters())
+        other = gathered_state(model.heads())
+        model.config.write(path)
+        write(state, path)
+        write(other, path)
+    model.saved = path
+# file: rl/saving.py
+import deepspeed
+
+
+def gathered_state(params):
+    with deepspeed.zero.GatheredParameters(params):
+        return [p.clone() for p in params]
+
+
+def save(model, rank, write, folder):
+    path = folder / "adapter"
+
+    state = gathered_state(model.parameters())
+    other = gathered_state(model.heads())
+    if rank == 0:
+        model.config.write(path)
+        write(state, path)
+        write(other, path)
+    model.saved = path
+""",
+    # the other call does that as well
+    """# before: rl/seeds.py
+import random
+
+import torch
+
+
+def seed_everything(seed):
+    random.seed(seed)
+    torch.manual_seed(seed)
+    torch.cuda.manual_seed_all(seed)
+    return seed
+# file: rl/seeds.py
+import random
+
+import torch
+
+
+def seed_everything(seed):
+    random.seed(seed)
+    torch.manual_seed(seed)
+    return seed
+""",
+    # the condition asks for what the call needs: without it, it raised before
+    """# before: rl/memory.py
+class Memory:
+    def add(self, samples):
+        for name, tensor in samples.items():
+            self.tensors[name][self.index].copy_(tensor)
+        self.index += 1
+# file: rl/memory.py
+class Memory:
+    def add(self, samples):
+        for name, tensor in samples.items():
+            if name in self.tensors:
+                self.tensors[name][self.index].copy_(tensor)
+        self.index += 1
+""",
     """# before: rl/loading.py
 import torch.distributed.checkpoint as dcp
 

@@ -5,8 +5,9 @@ What it does
     of bases included. Reports places that ask an object for one that its class lost, as far as the flow of values knows
     which objects come there: through parameters, fields, containers, wrappers (`DistributedDataParallel`, a
     `DataLoader` that keeps its sampler), registries and factories. An error where nothing else can come there, a
-    warning where objects of other classes may, which have the member. Silent where a base outside the project or code
-    outside the class may give it, and behind `hasattr`, `isinstance` and `except AttributeError`.
+    warning where objects of other classes may, which have the member. Silent where MP901 tells of the place, where a
+    base outside the project or code outside the class may give it, and behind `hasattr`, `isinstance` and `except
+    AttributeError`.
 
 Why is this bad
     AttributeError, often only on the way that one option takes: the class that was tested still has the member.
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 
 from validator.drift.change import Change
 from validator.drift.interfaces.lost_members import Asked, LostMembers
+from validator.drift.names.removed import Names
 from validator.finding import Finding, Related
 from validator.rule import Rule
 
@@ -29,7 +31,11 @@ RULE = Rule("MP914", "member-left-behind", "error", stable_since="0.5.0", solves
 
 def check_change(change: Change) -> Iterator[Finding]:
     rows: dict[tuple[str, str], list[Asked]] = {}
+    names: Names = change.analysis(Names)
+    told = {(each.path, each.at) for lost in (*names.lost, *names.members) for each in lost.stale}  # by MP901
     for row in change.analysis(LostMembers).asked():
+        if (row.unit.path, row.place.at) in told:
+            continue
         rows.setdefault((row.cls.qualname, row.name), []).append(row)
     for several in rows.values():
         yield _report(several)

@@ -7,8 +7,11 @@ What it does
     something in a module (`"pkg.nodes:Worker.run"`) or reaches a `getattr` through a dispatcher, in recipes and scripts
     (`reward.buffer.len=8` through the fields of nested data classes). Also: a parameter that options or fields filled
     by its name, handed on as a whole (`Model(**vars(args))`), and a key that a dictionary no longer gets while who
-    reads that dictionary, told by a key beside that nothing else has, still looks it up. Silent where a function asks
-    whether there is a key before it takes its value.
+    reads that dictionary, told by a key beside that nothing else has, still looks it up. A note where a recipe keeps a
+    setting that nothing reads any more and that has no new name, and where a key is looked up whose maker is gone as a
+    whole: what was written before may have it. Places of one file without a new name are one
+    finding. Silent where a function asks whether there is a key before it takes its value, or tests that the object is
+    of a library's class.
 
 Why is this bad
     AttributeError, KeyError or an unknown option, when the line runs; a setting that nothing reads has no effect.
@@ -47,10 +50,14 @@ def check_change(change: Change) -> Iterator[Finding]:
     names = change.analysis(Names)
     seen = set()
     for lost in (*names.lost, *names.members, *names.imports, *change.analysis(Targets).lost):
+        by_file: dict[tuple[str, object], list[Occurrence]] = {}
         for place in lost.stale:
             if (place.path, place.at, lost.name) not in seen:
                 seen.add((place.path, place.at, lost.name))
-                yield _report(change, lost, place)
+                at = place.at if lost.renamed else None  # a rename is finished in each place
+                by_file.setdefault((place.path, at), []).append(place)
+        for places in by_file.values():
+            yield _report(change, lost, *sorted(places, key=lambda each: each.at))
     for row in change.analysis(Spread).unfilled:
         yield _unfilled(row)
     for dropped in change.analysis(SavedKeys).dropped:
@@ -80,14 +87,16 @@ def _setting(change: Change, stale: Stale, *more: Stale) -> Finding:
         ],
         fix=_setting_fix(change, lost, place) if lost.renamed and place.unit is None else None,
         context=f"{owner.name}:{lost.name}>{lost.renamed}",
+        severity="note" if stale.is_idle else None,
     )
 
 
-def _report(change: Change, lost: Lost, place: Occurrence) -> Finding:
+def _report(change: Change, lost: Lost, place: Occurrence, *more: Occurrence) -> Finding:
     new = f"; it is `{lost.renamed}` now" if lost.renamed else ""
     related = [Related(lost.old.path, lost.old.at[0], f"`{lost.name}` was defined here before the change")]
     if lost.new is not None:
         related = [Related(lost.new.path, lost.new.at[0], f"`{lost.renamed}`, which takes its place")]
+    related += [Related(each.path, each.at[0], "it is asked for here too") for each in more[:_SHOWN]]
     return RULE.finding(
         place.path,
         name_span(place),
@@ -96,6 +105,7 @@ def _report(change: Change, lost: Lost, place: Occurrence) -> Finding:
         related=related,
         fix=_setting_fix(change, lost, place) if place.unit is None and lost.renamed else None,
         context=f"{place.unit.qualname if place.unit else ''}:{lost.name}>{lost.renamed}",
+        severity="note" if lost.kept else None,
     )
 
 
@@ -194,6 +204,22 @@ def name_span(place: Occurrence) -> tuple[int, int, int, int]:
 
 
 INCORRECT = (
+    # the import says it all: what is asked of an object of that class is not told again
+    """# file: rl/__init__.py
+# before: rl/nodes.py
+class Node:
+    def __init__(self, key):
+        self.key = key
+        self.round_num = 0
+# file: rl/nodes.py
+PREFIX = "rl"
+# file: rl/keys.py
+from rl.nodes import Node  # error: MP901
+
+
+def outputs_key(node: Node):
+    return f"{node.key}_{node.round_num}"
+""",
     # the key that tells which dictionary is read: nothing else has `next_shard`
     """# file: rl/__init__.py
 # before: rl/saving.py
@@ -713,6 +739,154 @@ class EmbedImages(Unit):
 """,
 )
 CORRECT = (
+    # who looks the key up reckons with its absence
+    """# file: rl/__init__.py
+# before: rl/stages.py
+def publish(dht, text):
+    dht.store({"agent_opinion": text, "answer": text})
+# file: rl/stages.py
+def publish(dht, text):
+    dht.store({"answer": text})
+# file: rl/gossip.py
+def message(outputs, node):
+    try:
+        return outputs["agent_opinion"][node].strip()
+    except (ValueError, KeyError):
+        return outputs["answer"]
+""",
+    # what is asked is an object of a library, or nothing
+    """# file: rl/__init__.py
+# before: rl/games.py
+class Game:
+    def __init__(self, backend):
+        self.peer_id = backend.get_id()
+
+    def title(self):
+        return f"game of {self.peer_id}"
+# file: rl/games.py
+class Game:
+    def __init__(self, backend):
+        self.name = backend.get_id()
+
+    def title(self):
+        return f"game of {self.name}"
+# file: rl/backend.py
+from hivemind import DHT
+
+
+class Backend:
+    def __init__(self, peers, first):
+        self.dht = None
+        if first:
+            self.dht = DHT(start=True)
+        else:
+            self.dht = DHT(initial_peers=peers)
+
+    def get_id(self):
+        return str(self.dht.peer_id)
+""",
+    # the attribute is a buffer now
+    """# file: rl/__init__.py
+# before: rl/distances.py
+from torch import nn
+
+
+class Distances(nn.Module):
+    def __init__(self, cell):
+        super().__init__()
+        self.cell_size = cell
+
+    def forward(self, x):
+        return x / self.cell_size
+# file: rl/distances.py
+from torch import nn
+
+
+class Distances(nn.Module):
+    def __init__(self, cell):
+        super().__init__()
+        self.register_buffer("cell_size", cell, persistent=True)
+
+    def forward(self, x):
+        return x / self.cell_size
+""",
+    # the class moved to a library, out of which the callers take it
+    """# file: rl/__init__.py
+# before: rl/views.py
+class View:
+    def __init__(self, model):
+        self.model = model
+
+    def structure_graph(self):
+        return str(self.model)
+# file: rl/views.py
+WIDTH = 80
+# before: rl/train.py
+from rl.views import View
+
+
+def show(model):
+    View(model).structure_graph()
+# file: rl/train.py
+from model_views import View
+
+
+def show(model):
+    View(model).structure_graph()
+""",
+    # nothing is an object of the class any more
+    """# file: rl/__init__.py
+# before: rl/models.py
+class Separator:
+    def __init__(self, hop_length=4):
+        self.hop_length = hop_length
+# file: rl/models.py
+class Separator:
+    def __init__(self, *args, **kwargs):
+        raise RuntimeError("use an older release")
+
+
+class BrokenSeparator:
+    def __init__(self, hop_length=4):
+        self.hop_length = hop_length
+# file: rl/evaluate.py
+from rl.models import Separator
+
+
+def evaluate(audio):
+    model = Separator()
+    return audio[:: model.hop_length]
+""",
+    # a test of its class says that the object is of a library
+    """# file: rl/__init__.py
+# before: rl/options.py
+from dataclasses import dataclass
+
+
+@dataclass
+class Probe:
+    num_classes: int = 2
+    depth: int = 1
+# file: rl/options.py
+from dataclasses import dataclass
+
+
+@dataclass
+class Probe:
+    depth: int = 1
+# file: rl/labels.py
+from typing import Any
+
+from datasets import ClassLabel, Value
+
+
+def count(feature: Any):
+    if isinstance(feature, ClassLabel):
+        return feature.num_classes
+    elif isinstance(feature, Value) and feature.dtype == "bool":
+        return 2
+    raise ValueError(feature)
+""",
     # what is cut under a key was put there by something else
     """# before: rl/prompts.py
 def prompts(processor, texts, longest):

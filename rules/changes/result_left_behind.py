@@ -342,6 +342,43 @@ def prepare(flow, batch):
 """,
 )
 CORRECT = (
+    # the caller asks what the function asks, and takes it either way
+    """# before: rl/train.py
+class Trainer:
+    def parse(self, batch):
+        inputs, targets = batch
+        return inputs, targets
+
+    def train_step(self, batch):
+        x, y = self.parse(batch)
+        return self.model(x) - y
+
+    def eval_step(self, batch):
+        x, y = self.parse(batch)
+        return self.model(x), y
+# file: rl/train.py
+class Trainer:
+    def parse(self, batch):
+        if self.timed:
+            inputs, targets, durations = batch
+            return inputs, targets, durations
+        inputs, targets = batch
+        return inputs, targets
+
+    def train_step(self, batch):
+        if self.timed:
+            x, y, durations = self.parse(batch)
+        else:
+            x, y = self.parse(batch)
+        return self.model(x) - y
+
+    def eval_step(self, batch):
+        if self.timed:
+            x, y, _ = self.parse(batch)
+        else:
+            x, y = self.parse(batch)
+        return self.model(x), y
+""",
     """# before: rl/actor.py
 class Actor:
     def from_pretrained(self, path):

@@ -4,10 +4,11 @@ What it does
     Reports a text without spaces (a key, the name of a file, of a variable of the environment or of a registered class)
     that a change replaced in some places while it stands unchanged in others, and whose replacement stands nowhere
     else: a warning where something looks for one of them (a key, a choice that is compared), a note where it is only
-    handed on, as a default is. Reports also an attribute that is asked for since the change and that nothing in the
-    project defines; a choice of an option that is given although the change took it away; and a key that is looked up
-    behind a test for another one (`if "OLD" in os.environ: os.environ["NEW"]`). Silent where the change itself writes
-    the old text too, as an alias.
+    handed on, as a default is, or is the same setting in each place. Reports also an attribute that is asked for since
+    the change and that nothing in the project defines; a choice of an option that is given although the change took it
+    away; and a key that is looked up behind a test for another one (`if "OLD" in os.environ: os.environ["NEW"]`).
+    Silent where the change itself writes the old text too, as an alias, or the new one in a statement that stands for
+    none with the old one.
 
 Why is this bad
     Who writes and who reads no longer mean the same: a checkpoint that is not found, a KeyError, a setting that is not
@@ -181,6 +182,72 @@ def masked(config, loss):
 """,
 )
 CORRECT = (
+    # the new text is the name of a field, which the change renamed
+    """# before: rl/center.py
+from dataclasses import dataclass
+
+
+@dataclass
+class Arguments:
+    model_path_public: str = ""
+
+
+def repository(kwargs):
+    return kwargs["model_path_public"].split("/")[-1]
+# file: rl/center.py
+from dataclasses import dataclass
+
+
+@dataclass
+class Arguments:
+    backbone_path_public: str = ""
+
+
+def repository(kwargs):
+    return kwargs["backbone_path_public"].split("/")[-1]
+# file: rl/recipes.py
+RECIPE = {"model_path_public": "t5-base"}
+""",
+    # who takes the new text has it of the change too
+    """# before: rl/workers.py
+def work(pipe, agent):
+    task = pipe.recv()
+    if task == "record_step":
+        agent.record()
+    elif task == "act":
+        agent.act()
+    pipe.close()
+
+
+def train(pipes):
+    for pipe in pipes:
+        pipe.send({"task": "record_step"})
+
+
+def evaluate(pipes):
+    for pipe in pipes:
+        pipe.send({"task": "record_step"})
+# file: rl/workers.py
+def work(pipe, agent):
+    task = pipe.recv()
+    if task == "record_step":
+        agent.record()
+    elif task == "act":
+        agent.act()
+    elif task == "eval_record_step":
+        agent.record_only()
+    pipe.close()
+
+
+def train(pipes):
+    for pipe in pipes:
+        pipe.send({"task": "record_step"})
+
+
+def evaluate(pipes):
+    for pipe in pipes:
+        pipe.send({"task": "eval_record_step"})
+""",
     """# before: rl/report.py
 def report(metrics, step):
     metrics.record("perf/tokens_per_step", step)

@@ -209,6 +209,21 @@ def load(path):
 """,
 )
 CORRECT = (
+    # the call that passes it stands in one of the two, which hands on to what it wraps
+    """# before: rl/pixels.py
+class Pixels:
+    def render(self, mode="rgb_array", height=None):
+        return self.env.render(mode=mode, height=height)
+# file: rl/pixels.py
+class Pixels:
+    def render(self, height=None):
+        mode = self.env.render_mode
+        return self.env.render(mode=mode, height=height)
+# file: rl/wrapped.py
+class Wrapped:
+    def render(self, mode="rgb_array", height=None):
+        return self.camera.draw(mode, height)
+""",
     """# file: rl/__init__.py
 # before: rl/single.py
 class Single:

@@ -73,7 +73,7 @@ def _compiling(place: Place) -> Iterator[Place]:
     if place.value.op == "call" and any(o[0] == "ext" and o[1] in _COMPILERS for o in place.operand(0).val.each):
         yield place
     copies = (n for n in range(len(place.unit.code.values)) if place.unit.root(n) == place.number)
-    for user in (user for n in copies for user in place._replace(number=n).users):
+    for user in (user for n in copies for user in place.value_at(n).users):
         if user.value.op == "attr" and user.value.data == "compile":
             yield from (each for each in user.users if each.value.op == "call" and each.value.args[0] == user.number)
 

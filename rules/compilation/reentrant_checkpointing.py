@@ -119,7 +119,7 @@ def _elsewhere(placings: Placings, model: Place) -> Place | None:
 
 
 def _same(placings: Placings, model: Place, number: int) -> bool:
-    return placings.path(model._replace(number=number)) == placings.path(model)
+    return placings.path(model.value_at(number)) == placings.path(model)
 
 
 def _unfit(placings: Placings, unit: Unit) -> Place | None:

@@ -279,4 +279,11 @@ optimizer:
   learning_rates: 3
   fused: true
 """,
+    # keys that older releases of DeepSpeed had
+    """# file: old.json
+{
+  "fp32_allreduce": true,
+  "zero_optimization": {"stage": 3, "cpu_offload": true, "cpu_offload_params": true}
+}
+""",
 )

@@ -112,7 +112,7 @@ def _texts(project: Project) -> Iterator[tuple[str, At, str]]:
     for module in project.modules.values():
         spelled = (f"{quote}{top}." in module.source.text for top in tops for quote in "'\"")
         if not is_test(module.path) and any(spelled) and not _is_of_sphinx(module):
-            for unit in project.analysis(Flow).units_of(module).values():
+            for unit in project.analysis(Flow).whole_units(module):
                 for number, value in enumerate(unit.code.values):
                     said = value.data if value.op == "const" else None
                     if isinstance(said, str) and said.partition(".")[0] in tops and not _is_name_only(unit, number):

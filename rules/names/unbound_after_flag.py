@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from validator.effects.choices import conditions_at
+from validator.effects.condition_keys import Assumed, assume, holding, keys_of
 from validator.facts.model import At, Function
 from validator.finding import Finding, Related
 from validator.flow import Flow
@@ -59,7 +61,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         for function in functions:
             unit = units.get(function.qualname)
             if unit is not None:
-                yield from _findings(unit, function)
+                yield from _findings(flow, unit, function)
 
 
 def _has_flag(function: Function) -> bool:
@@ -68,13 +70,14 @@ def _has_flag(function: Function) -> bool:
     return function.qualname != "<module>" and not flags[0].isdisjoint(flags[1])
 
 
-def _findings(unit: Unit, function: Function) -> Iterator[Finding]:
+def _findings(flow: Flow, unit: Unit, function: Function) -> Iterator[Finding]:
     code = unit.code
     for unbound in [n for n, value in enumerate(code.values) if value.op == "undefined"]:
         reads = sorted(_reads(unit, unbound, function), key=lambda read: read.at)
         blocks = frozenset(read.block for read in reads)
         ways = ((read, flag) for read in reads for flag in _flags(unit, unbound, read) if _is_met(code, flag, blocks))
-        if (found := next(ways, None)) is not None:
+        found = next((way for way in ways if _is_possible(flow, unit, code.values[unbound].data, *way)), None)
+        if found is not None:
             read, flag = found
             yield _report(unit, code.values[unbound].data, read, flag.branch)
 
@@ -136,6 +139,32 @@ def _is_met(code: Code, flag: Back, reads: frozenset[int]) -> bool:
         decided = test == asked >= 0
         waiting += [end[2] if holds is flag.holds else end[3]] if decided else code.blocks[block].successors()
     return met
+
+
+def _is_possible(flow: Flow, unit: Unit, name: str, read: Read, flag: Back) -> bool:
+    """Whether a read can follow where the flag is not set without a binding between, by what else is known there: where
+    `kind == "a"` takes the flag back, a later `kind != "b"` holds."""
+    code, keys, start = unit.code, keys_of(flow, unit), unit.code.values[flag.flag].block
+    assumed: Assumed = {}
+    for key, holds in conditions_at(flow, unit, start):
+        assumed = assume(assumed, key, holds)
+    bindings = (code.values[number] for number in code.definitions.get(name, ()))
+    bound = {value.block for value in bindings if value.op not in ("phi", "undefined")}
+    waiting, seen = [start], {start}
+    while waiting:
+        block = waiting.pop()
+        if block == read.block:
+            return True
+        end = code.blocks[block].end
+        following = code.blocks[block].successors()
+        if end[0] == "branch":
+            key, positive = keys.test(end[1])
+            known = holding(key, assumed)
+            following = following if known is None else (end[2] if known is positive else end[3],)
+        fresh = [each for each in following if each not in seen and each not in bound]
+        seen.update(fresh)
+        waiting += fresh
+    return False
 
 
 def _test(code: Code, block: int) -> tuple[int, bool]:
@@ -273,5 +302,18 @@ def step(optimizer, overflow):
     if not valid:
         return None
     return norm
+""",
+    # where the flag is taken back, the same attribute lets nothing come to the read without a binding
+    """
+class Head:
+    def step(self, strategy, batch):
+        flag = True
+        if self.kind == "standard":
+            flag = False
+        if flag:
+            loss = strategy.loss(batch)
+        if self.kind != "prefix":
+            loss = strategy.other(batch)
+        return loss
 """,
 )

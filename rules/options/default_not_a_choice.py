@@ -34,7 +34,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     flow = project.analysis(Flow)
     for module in project.modules.values():
         if "choices" in module.source.text:
-            for unit in flow.units_of(module).values():
+            for unit in flow.whole_units(module):
                 yield from _of_calls(unit)
         if "Literal" in module.source.text:
             for cls in module.classes.values():

@@ -1,17 +1,18 @@
 """A key of a configuration file that is no field of the class that the section fills.
 
 What it does
-    Finds the class that a section of a YAML, TOML or JSON file sets the fields of (a data class, a model of pydantic, a
-    class of attrs): by the annotation of the field that the section stands under, elsewhere by its keys, most of which
-    must be fields, or by the path of keys that it stands under, where all sections there are of one class (then the
-    key must be a name that the code does not have at all). Reports a key that the class has no field for, once for each
-    class and key. Silent about keys that the code spells as a text (an alias, an old name that is still read), asks
-    the section for (`config.training.strategy`), or that begin with what it takes off a name (`removeprefix("fsdp_")`);
-    about sections of which most is strange to the class; about keys that other values take over (`${key}`) or name, where a
-    base outside of the project may have more fields, in tests, and in the files of models. A note where another class
-    that shares keys with the section has the field (nothing where only the keys tell the class), and for a `TypedDict`,
-    to which any key may be given. A note, too, where nobody is seen to make objects of
-    the class from data (`C(**section)`, `tyro.cli(C)`, a field of such a class): then only the names are alike.
+    Finds the class that a section of a YAML, TOML or JSON file sets the fields of (a data class, a model of pydantic,
+    a class of attrs): by the annotation of the field that the section stands under, elsewhere by its keys, most of
+    which must be fields, or by the path of keys that it stands under, where all sections there are of one class (then
+    the key must be a name that the code does not have at all). Reports a key that the class has no field for, once
+    for each class and key. Silent about keys that the code spells as a text (an alias, an old name that is still
+    read), asks the section for (`config.training.strategy`), or that begin with what it takes off a name
+    (`removeprefix("fsdp_")`); about sections of which most is strange to the class; about keys that other values take
+    over (`${key}`) or name, where a base outside of the project may have more fields, in tests, and in the files of
+    models. A note where another class that shares keys with the section has the field (nothing where only the keys
+    tell the class), and for a `TypedDict`, to which any key may be given. A note, too, where nobody is seen to make
+    objects of the class from data (`C(**section)`, `tyro.cli(C)`, a field of such a class): then only the names are
+    alike.
 
 Why is this bad
     A strict reader refuses the file when the job starts, or when the section is reached: at the first evaluation.

@@ -193,7 +193,7 @@ def _sections(project: Project) -> Iterator[_Section]:
             yield from _of_file(source.path, settings, targets)
     for module in project.modules.values():
         if any(key in module.source.text for key in targets) and not is_test(module.path):
-            for unit in project.analysis(Flow).units_of(module).values():
+            for unit in project.analysis(Flow).whole_units(module):
                 yield from _of_unit(unit, targets)
 
 

@@ -63,7 +63,7 @@ def _is_always_text(place: Place, numbers: frozenset[Obj]) -> bool:
         rows = [value for unit in units for _, value in place.flow.result(unit).stored.get(data, ())]
         return bool(rows) and all(map(are_texts, rows))
     if op == "name":
-        units = tuple(place.flow.units_of(place.unit.module).values())
+        units = tuple(place.flow.whole_units(place.unit.module))
         rows = [value for unit in units for value in place.flow.result(unit).globals.get(data, ())]
         return bool(rows) and all(map(are_texts, rows))
     return op in ("call", "item", "const")

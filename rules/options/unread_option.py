@@ -43,6 +43,7 @@ _FOREIGN = re.compile(
 )
 _BY_NAME = ("getattr", "hasattr", "setattr")
 _LIKELY = {"args", "config", "cfg", "opt", "hparams"}
+_READING = ("parse_args", "parse_known_args", "get_args")
 _NEARLY = 0.93  # how like two names are of which one may be the other renamed (`difflib`)
 _MANY = 4  # entry points that share an unread option before they are told together
 _HIDDEN = re.compile(r"deprecat|compat|ignored|unused|no longer", re.I)
@@ -191,8 +192,10 @@ def _loose_names(project: Project, namespaces: Namespaces) -> dict[str, Related]
 
 
 def _last(unit: Unit, number: int) -> str:
-    """The last link of the path by which the source calls a value."""
+    """The last link of the path by which the source calls a value; a command line that is asked for is one."""
     value = unit.code.values[number]
+    if value.op == "call" and unit.known_as(value.args[0]) in _READING:
+        return "args"
     name = value.data[1] if value.op in ("param", "free") else value.data if value.op in ("attr", "name") else ""
     return str(name or unit.variables.get(number, ""))
 

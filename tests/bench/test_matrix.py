@@ -18,15 +18,18 @@ from bench.matrix.cells import AXES, Cell, cover, eight, never, product, referen
 from bench.matrix.classify import Outcome, classify
 from bench.matrix.lanes import LanedSweep
 from bench.matrix.show import differences, entry, table
+from bench.sweep import availability
 from bench.sweep.availability import COMPILERS
 from bench.sweep.sweep import Interrupted
 
 BASE = Configuration(device="cpu", dtype="fp32", seq_len=64, steps=2, warmup=1)
 
 
+@pytest.mark.parametrize("compilers", [(), pytest.param(COMPILERS, marks=pytest.mark.slow)])
 def test_the_eight_rows_run_are_classified_and_can_be_compared(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    compilers: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(availability, "COMPILERS", compilers)
     flags = ["--device", "cpu", "--seq-len", "32", "--steps", "2", "--quiet", "--output"]
     assert main([*flags, str(tmp_path / "first")]) == 0
     (tmp_path / "first").rename(tmp_path / "moved")
@@ -36,7 +39,7 @@ def test_the_eight_rows_run_are_classified_and_can_be_compared(
     assert next(iter(rows)) == "default"
     assert list(rows)[-1] == "flash-attn + compile + packing"
     assert len(rows) == 8
-    compiled = "ok" if any(map(shutil.which, COMPILERS)) else "unsupported"
+    compiled = "ok" if any(map(shutil.which, compilers)) else "unsupported"
     classes = {name: row["class"] for name, row in rows.items() if "flash-attn" not in name}
     assert classes == {"default": "ok", "packing": "ok", "compile": compiled, "compile + packing": compiled}
     assert all(row["class"] == "unsupported" and row["detail"] for n, row in rows.items() if "flash-attn" in n)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,17 @@ def test_the_listed_cells_are_these() -> None:
     assert table() in (Path(__file__).resolve().parents[2] / "reports" / "parity.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("kind", "world", "split"), LEGAL, ids=["-".join(map(str, c)) for c in LEGAL])
+LIKE_OTHERS = ("fsdp2-keep", "zero0", "zero1")
+"""Kinds whose splits go the way of fsdp2 and zero2: of these one process, two and the whole split run each time."""
+
+
+def _cell(kind: str, world: int, split: str) -> Any:
+    slow = kind in LIKE_OTHERS and split not in ("plain", "tp2-ring2")
+    marks = [pytest.mark.slow] if slow or kind in LIKE_OTHERS and (world, split) == (4, "plain") else []
+    return pytest.param(kind, world, split, marks=marks, id=f"{kind}-{world}-{split}")
+
+
+@pytest.mark.parametrize(("kind", "world", "split"), [_cell(*cell) for cell in LEGAL])
 def test_losses_and_gradients_are_those_of_one_process(
     kind: str, world: int, split: str, reference: tuple[dict[str, list[float]], str]
 ) -> None:

@@ -133,7 +133,7 @@ def test_killing_the_parent_leaves_no_process_and_no_half_result(
 
 
 def test_ctrl_c_shows_the_rows_so_far_and_the_same_command_goes_on(tmp_path: Path) -> None:
-    flags = ["--device", "cpu", "--num-gpus", "1", "--processes", "1", "--seq-len", "16", "--steps", "1", "--warmup",
+    flags = ["--device", "cpu", "--num-gpus", "1", "--processes", "1", "--seq-len", "16", "--steps", "40", "--warmup",
              "1", "--backend", "ddp", "--num-layers", "1,2", "--quiet", "--output", str(tmp_path)]  # fmt: skip
     command = [sys.executable, "-m", "bench", "run", *flags]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}

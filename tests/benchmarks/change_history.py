@@ -40,6 +40,8 @@ class History:
         self.sources: dict[tuple[str, str], SourceFile | None] = {}
         self.there: set[str] = set()
         self.sides: dict[tuple[tuple[str, str], ...], Side] = {}  # the parent of a commit is often the next one
+        command = [*self.git, "cat-file", "--batch"]  # one process: starting one takes longer than many files
+        self.blobs = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def run(self, *arguments: str) -> bytes:
         return subprocess.run([*self.git, *arguments], capture_output=True, check=True).stdout
@@ -62,13 +64,21 @@ class History:
         """A file at a path; None where the clone lacks its content."""
         key = (path, blob)
         if key not in self.sources:
-            try:
-                data = self.run("cat-file", "blob", blob)
-            except subprocess.CalledProcessError:
-                self.sources[key] = None
-            else:
-                self.sources[key] = SourceFile(path, str(self.folder / path), data)
+            data = self.content(blob)
+            self.sources[key] = SourceFile(path, str(self.folder / path), data) if data is not None else None
         return self.sources[key]
+
+    def content(self, blob: str) -> bytes | None:
+        assert self.blobs.stdin is not None
+        assert self.blobs.stdout is not None
+        self.blobs.stdin.write(f"{blob}\n".encode())
+        self.blobs.stdin.flush()
+        head = self.blobs.stdout.readline().split()  # name, kind, size; or `missing`
+        return self.blobs.stdout.read(int(head[2]) + 1)[:-1] if len(head) == 3 else None
+
+    def close(self) -> None:
+        self.blobs.terminate()
+        self.blobs.communicate()
 
     def side(self, files: dict[str, str], config: Config) -> Side:
         """A commit as a project."""
@@ -119,12 +129,15 @@ def findings(history: History, commit: str) -> list[Finding] | None:
 def rows(clone: Path, count: int) -> Iterator[tuple[str, list[Finding]]]:
     with tempfile.TemporaryDirectory() as folder:
         history = History(clone, Path(folder).resolve())
-        for number, commit in enumerate(history.commits(count)):
-            found = findings(history, commit)
-            if found is not None:
-                yield commit, found
-            if number % 20 == 0:
-                gc.collect()
+        try:
+            for number, commit in enumerate(history.commits(count)):
+                found = findings(history, commit)
+                if found is not None:
+                    yield commit, found
+                if number % 20 == 0:
+                    gc.collect()
+        finally:
+            history.close()
 
 
 def main() -> int:

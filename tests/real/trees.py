@@ -14,11 +14,13 @@ VERDICTS = Path(__file__).resolve().parents[2] / "reports" / "openrlhf.md"
 
 @cache
 def report(tree: Path) -> dict[str, Any]:
-    """The validator's JSON report on the folder `openrlhf` of a tree; nothing may go wrong inside."""
-    command = [sys.executable, "-m", "validator", "--isolated", "--format", "json", "openrlhf"]
+    """The validator's JSON report on the folder `openrlhf` of a tree, notes apart; nothing may go wrong inside."""
+    command = [sys.executable, "-m", "validator", "--isolated", "--notes", "--format", "json", "openrlhf"]
     done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     document: dict[str, Any] = json.loads(done.stdout)
+    document["notes"] = [each for each in document["findings"] if each["severity"] == "note"]
+    document["findings"] = [each for each in document["findings"] if each["severity"] != "note"]
     assert done.returncode == bool(document["findings"])
     assert document["summary"]["internal_errors"] == 0
     return document
@@ -43,5 +45,6 @@ def not_judged(tree: Path) -> list[str]:
 
 
 def found(tree: Path) -> set[tuple[str, str, str]]:
-    """Findings as (rule, file, message)."""
-    return {(each["code"], each["path"], each["message"]) for each in report(tree)["findings"]}
+    """Findings and notes as (rule, file, message)."""
+    document = report(tree)
+    return {(each["code"], each["path"], each["message"]) for each in (*document["findings"], *document["notes"])}

@@ -1,4 +1,4 @@
-"""Two thousand broken files, made from code that the rules do report: always findings, never an exception."""
+"""Broken files, made from code that the rules do report: always findings, never an exception."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import tokenize
 import warnings
 from functools import cache
 
+import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
@@ -188,10 +189,21 @@ def train(args, model):
 """  # it starts the count of an indentation anew
 
 
-@settings(max_examples=2_000, suppress_health_check=list(HealthCheck))
+@settings(max_examples=500, suppress_health_check=list(HealthCheck))
 @example(FORM_FEED)
 @given(broken_files())
 def test_a_broken_file_gives_findings_and_never_an_exception(data):
+    is_read_or_reported(data)
+
+
+@pytest.mark.slow
+@settings(max_examples=2_000, suppress_health_check=list(HealthCheck))
+@given(broken_files())
+def test_many_broken_files_give_findings_and_never_an_exception(data):
+    is_read_or_reported(data)
+
+
+def is_read_or_reported(data):
     source, result = checked(data)
 
     assert not result.errors

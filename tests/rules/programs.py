@@ -29,7 +29,7 @@ from validator.source import SourceFile
 
 FOLDER = Path(__file__).parent.parent / "data" / "programs"
 RANKS = 4
-PATIENCE = 2.0  # seconds after which ranks that have not answered count as hanging
+PATIENCE = 3.0  # seconds after which ranks that have not answered count as hanging
 
 _HEADER = re.compile(r"^# === (\w+) \| (\w+)\n", re.MULTILINE)
 _MARK = re.compile(r"# error: (MP\d+)")

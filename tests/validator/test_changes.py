@@ -489,3 +489,26 @@ def test_what_went_is_meant_where_the_change_speaks_of_it(
     write(repository, rl__saving=SAVING.replace("    dist.barrier()\n", instead))
     _, out, _ = run(capsys, *CONCISE, "--select", "MP905", "--changed-since", "HEAD", ".")
     assert said in out
+
+
+def severities(capsys: pytest.CaptureFixture[str]) -> list[tuple[str, str]]:
+    """The findings about what is not committed as (code, severity)."""
+    _, out, _ = run(capsys, "--changed-since", "HEAD", "--select", "MP9", "--no-cache", "--format", "json")
+    return [(each["code"], each["severity"]) for each in json.loads(out)["findings"]]
+
+
+def test_what_the_author_may_have_meant_is_a_note(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A key that may be in what was written before, where its maker is gone; a context of precision."""
+    maker = 'def tag(rows):\n    return [{"num_bytes": len(row), "row": row} for row in rows]\n'
+    reader = 'def ratio(dataset):\n    return 2048 / dataset["num_bytes"].mean()\n'
+    model = (
+        "import torch\n\n\ndef run(model, x):\n    with torch.autocast('cuda'):\n        y = model(x)\n    return y\n"
+    )
+    write(repository, rl__maker=maker, rl__reader=reader, rl__model=model)
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "two")
+    (repository / "rl/maker.py").unlink()
+    write(repository, rl__model="import torch\n\n\ndef run(model, x):\n    y = model(x)\n    return y\n")
+    assert severities(capsys) == [("MP905", "note"), ("MP901", "note")]
+    write(repository, rl__maker=maker.replace('"num_bytes": len(row), ', ""), rl__model=model)
+    assert severities(capsys) == [("MP901", "warning")]

@@ -11,16 +11,28 @@ from validator.cli import main
 
 TREE = {
     "train.py": """\
-        from parts import losses, models
+        from parts import heads, losses, models
+        from parts.models import Table
+
+        TABLES = [Table]
 
         def start():
+            from parts.models import Kept
+
+            losses.kept = Kept, models.ask()
+            getattr(heads, input())()
+            losses.kinds[f"loss_of_{input()}"]
             return losses.policy(models.Actor()).run_named("evaluate_all")
 
         if __name__ == "__main__":
             start()
         """,
     "parts/__init__.py": "",
+    "parts/heads.py": "def linear():\n    return here_7\n",
     "parts/losses.py": """\
+        def loss_of_value():
+            return here_8
+
         def policy(model):
             return here_1
 
@@ -31,6 +43,11 @@ TREE = {
             return gone_1
 
         def evaluate_all():
+            if not policy:
+                raise NotImplementedError
+                return gone_7
+            if False:
+                return gone_8
             return here_2
         """,
     "parts/models.py": """\
@@ -49,6 +66,26 @@ TREE = {
         class Critic:
             def __init__(self):
                 self.x = here_4
+
+        class Plain:
+            @classmethod
+            def made(cls):
+                return gone_6
+
+            @classmethod
+            def asked(cls):
+                return here_10
+
+        def ask():
+            return Plain.asked()
+
+        class Kept:
+            def __init__(self):
+                self.x = here_9
+
+        class Table:
+            def __init__(self):
+                self.x = here_6
 
         class Reward:
             def __init__(self):
@@ -77,8 +114,8 @@ def test_what_no_program_comes_to_is_a_note(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     found = _severities(tmp_path, TREE, capsys, ".")
-    assert {name for name, severity in found.items() if severity == "error"} == {f"here_{n}" for n in range(1, 6)}
-    assert {name for name, severity in found.items() if severity == "note"} == {f"gone_{n}" for n in range(1, 6)}
+    assert {name for name, severity in found.items() if severity == "error"} == {f"here_{n}" for n in range(1, 11)}
+    assert {name for name, severity in found.items() if severity == "note"} == {f"gone_{n}" for n in range(1, 9)}
 
 
 def test_without_a_program_or_with_single_files_nothing_is_known_of_use(
@@ -86,6 +123,8 @@ def test_without_a_program_or_with_single_files_nothing_is_known_of_use(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     library = {path: text for path, text in TREE.items() if path.startswith("parts/") and "vendor" not in path}
-    assert set(_severities(tmp_path, library, capsys, ".").values()) == {"error"}
+    found = _severities(tmp_path, library, capsys, ".")
+    unreached = {"gone_7": "note", "gone_8": "note"}
+    assert found == dict.fromkeys(found, "error") | unreached
     single = _severities(tmp_path, TREE, capsys, "parts/losses.py", "train.py")
-    assert single == {"here_1": "error", "here_2": "error", "gone_1": "error"}
+    assert single == dict.fromkeys(("here_1", "here_2", "here_8", "gone_1", "gone_7", "gone_8"), "error")

@@ -6,20 +6,22 @@ used wherever anything of its name is asked for.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import cached_property
 
-from validator.definitions import PLAIN_BASES, ClassDef, Module
-from validator.files.languages import language
+from validator.analysis.interfaces.unspelled import Unspelled
+from validator.definitions import PLAIN_BASES, ClassDef, External, Method, Module, Symbol
 from validator.flow import Flow
 from validator.flow.callgraph.name_index import words_of
 from validator.flow.program import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.flow.transfer import is_plain
+from validator.ir.model import CallShape, Code
 from validator.project import Project
 
-_WORD = re.compile(rb"[A-Za-z_]\w*")
+_DECORATING = CallShape(("@",))
+_NAMED = frozenset({"store_global", "store_class"})
+_NAMING = frozenset({"call", "param"})  # keywords and parameters are names of their own
 
 
 class Usage:
@@ -28,8 +30,8 @@ class Usage:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.flow = project.analysis(Flow)
+        self.names = project.analysis(Unspelled)
         self._used: dict[Unit, bool] = {}
-        self._spoken: dict[Unit, frozenset[str]] = {}
         self._by_path = {module.path: module for module in project.modules.values()}
 
     def idle(self, path: str, line: int) -> str:
@@ -39,10 +41,10 @@ class Usage:
         if is_foreign(path):
             return "it is in a copy of somebody else's code"
         module = self._by_path.get(path)
-        if module is None or not self.has_programs:
-            return ""
-        unused = (unit for unit in self._around(module, line) if not self._is_used(unit))
-        return next((f"nothing in the project uses `{_called(unit)}`" for unit in unused), "")
+        around = list(self._around(module, line)) if module is not None else []
+        unused = (unit for unit in around if not self._is_used(unit)) if self.has_programs else ()
+        said = next((f"nothing in the project uses `{_called(unit)}`" for unit in unused), "")
+        return said or _passed_by(around, line)
 
     @cached_property
     def has_programs(self) -> bool:
@@ -76,17 +78,40 @@ class Usage:
         """Whether something that is no mention in code begins a unit: a command, a recipe, a decorator, a library."""
         if unit.code.kind == "module":
             return self._is_live(unit.module)
-        if unit.name in self._said:
+        if unit.name in self.names.in_files or self._is_looked_up(unit):
             return True
         if unit.code.kind == "class":
             return unit.cls is None or _is_registered(unit.cls)
         return unit.method is not None and not is_plain(unit.method.facts.decorators)
 
+    def _is_looked_up(self, unit: Unit) -> bool:
+        """Whether code may ask for a name that it puts together or is given, or hands all names of a file on."""
+        if unit.outer is not None and unit.outer.code.kind == "module":
+            starred = not unit.name.startswith("_") and unit.module.name.rpartition(".")[2] in self.project.starred
+            if starred or unit.module in self._opened:
+                return True
+        return self.names.may_be_formed(unit.name)
+
+    @cached_property
+    def _opened(self) -> frozenset[Module]:
+        """The files of which code takes what a computed name says: `getattr(models, args.arch)`, `globals()[name]`."""
+        found: set[Symbol] = {function.module for function, _ in self.project.calls("globals")}
+        for function, call in self.project.calls("getattr", "vars", "dir", "getmembers"):
+            first, *others = call.args or (None,)
+            if first is not None and first.kind == "path" and not (others and others[0].kind == "const"):
+                found.add(self.project.lookup(function, first.value))
+        for function in self.project.functions():
+            paths = (ref.path.partition(".__dict__") for ref in function.facts.refs)
+            found.update(self.project.lookup(function, head) for head, inside, _ in paths if inside)
+        return frozenset(each for each in found if isinstance(each, Module))
+
     def _is_live(self, module: Module) -> bool:
         """Whether a file is started, or is a package's own."""
         name = module.name.rpartition(".")[2]
         data = module.source.data
-        return b"__main__" in data or module.path.endswith("__init__.py") or name in self._said or _acts(module)
+        return (
+            b"__main__" in data or module.path.endswith("__init__.py") or name in self.names.in_files or _acts(module)
+        )
 
     def _mentions(self, unit: Unit) -> Iterator[Unit]:
         """The units from which a unit is come to."""
@@ -97,7 +122,9 @@ class Usage:
             yield outer
             return
         for each in self.flow.mentions.units(name):
-            if not _is_inside(each, unit) and (each is not outer or name in self._words(each)):
+            if not _is_inside(each, unit) and any(
+                self._may_mean(each, n, unit, name) for n in range(len(each.code.values))
+            ):
                 yield each
         if unit.code.kind == "class" and unit.cls is not None:
             yield from (body for below in unit.cls.subclasses if (body := self.flow.body_of(below)) is not None)
@@ -107,22 +134,59 @@ class Usage:
         special = name.startswith("__") and name.endswith("__")
         return special or cls is None or any(base not in PLAIN_BASES for base in cls.external_bases)
 
-    def _words(self, unit: Unit) -> frozenset[str]:
-        """The words of a unit but for those of its own definitions."""
-        if unit not in self._spoken:
-            rows = (
-                value.data
-                for number, value in enumerate(unit.code.values)
-                if not value.op.startswith("store_") and (value.op != "closure" or unit.is_used(number))
-            )
-            self._spoken[unit] = frozenset(words_of(rows))
-        return self._spoken[unit]
+    def _may_mean(self, user: Unit, number: int, unit: Unit, name: str) -> bool:
+        """Whether an instruction may speak of a unit of that name, as far as is known of which object it asks."""
+        value = user.code.values[number]
+        if value.op.startswith("store_") or value.op in _NAMING or name not in words_of((value.data,)):
+            return False
+        if value.op == "closure":
+            return self._is_taken(user, number)
+        if value.op == "import":  # where nothing else is done with it only a package gives it to others
+            return self._is_taken(user, number) or unit.code.kind == "module" or user.path.endswith("__init__.py")
+        if value.op == "attr":
+            return self._may_have(user, value.args[0], unit)
+        symbol = self.flow.symbol(user, value) if value.op == "name" else None
+        meant = {Method: unit.method, ClassDef: unit.cls, External: None}
+        return type(symbol) not in meant or symbol is meant[type(symbol)] or unit.code.kind == "module"
 
-    @cached_property
-    def _said(self) -> frozenset[str]:
-        """The words of the files that are not Python: scripts and recipes name programs, classes, functions."""
-        files = (source for path, source in self.project.files.items() if language(path) != "python")
-        return frozenset(word.decode("ascii", "replace") for source in files for word in _WORD.findall(source.data))
+    def _is_taken(self, user: Unit, number: int) -> bool:
+        """Whether what is defined or imported here, decorated or not, is more than given its name."""
+        values = user.code.values
+        users = [each for each in user.users.get(number) if values[each].op not in _NAMED]
+        return any(values[each].data != _DECORATING or self._is_taken(user, each) for each in users)
+
+    def _may_have(self, user: Unit, number: int, unit: Unit) -> bool:
+        """Whether an object may be one whose attribute a unit is, as the file tells it by itself."""
+        value, outer = user.code.values[user.root(number)], unit.outer
+        symbol = self.flow.symbol(user, value) if value.op in ("name", "import") else None
+        own = user.cls if value.op == "param" and user.is_receiver(user.root(number)) else symbol
+        if isinstance(own, ClassDef):
+            below = (own, *own.descendants())
+            return outer is not None and outer.cls in {above for each in below for above in (each, *each.mro)}
+        return not isinstance(own, External | Method)
+
+
+def _passed_by(around: list[Unit], line: int) -> str:
+    """Whether no way through a function comes to a line: behind `raise`, under a condition that never holds."""
+    unit = max(around, key=lambda each: (each.code.kind != "module", each.code.at[0]), default=None)
+    if unit is None:
+        return ""
+    blocks = {value.block for value in unit.code.values if value.at[0] == line and value.op != "undefined"}
+    return "no way through the function leads there" if blocks and blocks.isdisjoint(_reached(unit.code)) else ""
+
+
+def _reached(code: Code) -> set[int]:
+    """The blocks to which some way leads, going by conditions that are constants."""
+    found, queue = {0}, [0]
+    while queue:
+        block = code.blocks[queue.pop()]
+        following = [*block.successors(), *block.handlers]
+        if block.end[0] == "branch" and (test := code.values[block.end[1]]).op == "const":
+            following = [block.end[2 if test.data else 3], *block.handlers]
+        fresh = [each for each in following if each not in found]
+        found.update(fresh)
+        queue += fresh
+    return found
 
 
 def _called(unit: Unit) -> str:

@@ -8,6 +8,7 @@ rarely in how long it is: the value itself, its length (or shape), and whether i
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cache
 from typing import NamedTuple
 
 from validator.domains.axes import UNKNOWN, WORLD, Axes, apart_from, is_whole
@@ -49,11 +50,13 @@ def data(axes: Iterable[str] = (WORLD,), sure: bool = True) -> Causes:
     return frozenset(Cause("data", axis, sure) for axis in axes)
 
 
+@cache
 def member(causes: Causes) -> Causes:
     """What a test of membership (`rank in ranks`) depends on, for a rank that depends on `causes`."""
     return frozenset(c._replace(kind="member") if c.kind == "rank" else c for c in causes)
 
 
+@cache
 def folded(causes: Causes) -> Causes:
     """What arithmetic leaves of a rank: ranks of the job still differ in it, but which ones depends on the numbers."""
     return frozenset(
@@ -70,17 +73,20 @@ def placed_along(causes: Causes, axes: Axes) -> Causes:
     return (causes - lost) | frozenset(told) if lost else causes
 
 
+@cache
 def held(causes: Causes) -> Causes:
     """What each rank has for itself by who it is: random numbers from a seed that tells the rank."""
     return frozenset(c._replace(kind="data") if c.kind in ("rank", "member") else c for c in causes)
 
 
+@cache
 def unsure(causes: Causes) -> Causes:
     if not any(c.sure and c != UNIFORM for c in causes):
         return causes
     return frozenset(c if c == UNIFORM else c._replace(sure=False) for c in causes)
 
 
+@cache
 def on_some_ways(causes: Causes) -> Causes:
     return frozenset(c if c == UNIFORM else c._replace(some=True) for c in causes)
 
@@ -92,6 +98,7 @@ def on_ways(joined: Causes, ways: Iterable[Causes]) -> Causes:
     return on_some_ways(joined)
 
 
+@cache
 def varying(causes: Causes) -> Causes:
     """The causes that make ranks differ; none where a value is known to be the same on some way."""
     return NONE if UNIFORM in causes else frozenset(c for c in causes if c.kind in _OF_RANKS and not c.some)
@@ -115,6 +122,7 @@ def decided_by(causes: Causes, control: Causes) -> Causes:
     return (causes - {UNIFORM}) | control
 
 
+@cache
 def only(causes: Causes, *kinds: str) -> Causes:
     if not causes:
         return causes

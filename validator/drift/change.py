@@ -11,14 +11,16 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from validator.analysis.commands.programs import Programs
-from validator.definitions import ClassDef, Method, Module
+from validator.definitions import ClassDef, External, Method, Module
 from validator.drift.names.occurrences import Occurrence, in_file, in_unit
 from validator.drift.statements.differences import matcher
 from validator.facts.model import PROPERTY_DECORATORS
 from validator.flow.callgraph.callers import Mention
+from validator.flow.control import reachable
 from validator.flow.objects import Objects
 from validator.flow.program import Flow, Unit
 from validator.flow.queries.base import Place
+from validator.flow.values import NONE_OBJ
 from validator.project import Project
 from validator.source import SourceFile
 
@@ -98,6 +100,27 @@ class Side:
         found = self.project.analysis(Objects).held(owner).classes if unit.code.values[number].op == "attr" else ()
         return tuple(sorted(found, key=lambda cls: (cls.path, cls.qualname)))
 
+    def is_of_library(self, unit: Unit, number: int) -> bool:
+        """Whether a test around an attribute says that the object which is asked is of a class of some library."""
+        value = unit.code.values[number]
+        tests = unit.class_tests.around(value.args[0], value.block) if value.op == "attr" else ()
+        return any(holds and self._is_foreign(unit, classes) for classes, holds in tests)
+
+    def is_made_by_library(self, unit: Unit, number: int) -> bool:
+        """Whether the object that is asked for an attribute can only be one of classes of libraries, or None."""
+        objs = Place(self.flow, unit, unit.code.values[number].args[0]).closed.objs - {NONE_OBJ}
+        return bool(objs) and all(o[0] == "made" and _is_class(o[1]) for o in objs)
+
+    def _is_foreign(self, unit: Unit, classes: int) -> bool:
+        """Whether all classes of a test are of libraries."""
+        value = unit.code.values[unit.root(classes)]
+        if value.op in ("tuple", "binary"):
+            return all(self._is_foreign(unit, each) for each in value.args)
+        symbol = self.flow.symbol(unit, value) if value.op in ("name", "import") else None
+        if value.op == "attr":
+            symbol = self.project.lookup(unit.scope, unit.text(value.at))
+        return isinstance(symbol, External)
+
     def beside(self, module: Module) -> frozenset[str]:
         """The paths of the modules that some program imports together with one."""
         if module not in self._beside:
@@ -105,6 +128,12 @@ class Side:
             parts = (programs.modules(entry) for entry in self.project.modules.values())
             self._beside[module] = frozenset(each.path for part in parts if module in part for each in part)
         return self._beside[module]
+
+    def is_made(self, cls: ClassDef) -> bool:
+        """Whether there are objects of a class: not where its constructor does nothing but raise."""
+        made = cls.find("__init__")
+        unit = self.unit_of(made) if made is not None else None
+        return unit is None or any(unit.code.blocks[n].end[0] == "return" for n in reachable(unit.code))
 
     def is_property(self, method: Method) -> bool:
         """Whether a method is asked for without a call, under whatever names its file imports decorators."""
@@ -120,6 +149,11 @@ class Side:
             if not method.name.startswith("<"):
                 found.setdefault(method.name, []).append(method)
         return found
+
+
+def _is_class(path: object) -> bool:
+    """Whether a path into a library leads to a class, as its name is written."""
+    return str(path).rpartition(".")[2].lstrip("_")[:1].isupper()
 
 
 def _owner_path(unit: Unit, number: int) -> str:

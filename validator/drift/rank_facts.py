@@ -184,7 +184,7 @@ def _of_results(side: Side, unit: Unit) -> Iterator[Fact]:
     for number in unit.code.returned if len(unit.code.returned) == 1 else ():
         at = Place(side.flow, unit, number)
         for index, part in enumerate(at.value.args if at.value.op == "tuple" else (number,)):
-            place = at._replace(number=part)
+            place = at.value_at(part)
             if UNIFORM in place.val.v:
                 yield Fact("result", index, _ALIKE, f"`{unit.name}` gave back the same on all ranks", at)
             elif place.val.v:

@@ -25,7 +25,8 @@ _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
     "Is": lambda a, b: a is b if a is None or b is None else type(a) is type(b) and a == b, "Eq": operator.eq,
     "In": lambda a, b: a in b, "Lt": operator.lt, "LtE": operator.le,
 }  # fmt: skip
-_OF_NUMBERS = ("Eq", "In", "Lt", "LtE")
+_OF_CONSTANTS = ("Eq", "In", "Lt", "LtE")
+_OTHER = object()  # equal to no constant
 _NEGATED = {"NotEq": "Eq", "IsNot": "Is", "NotIn": "In", "GtE": "Lt", "Gt": "LtE"}
 
 
@@ -182,18 +183,26 @@ def holding(key: Key, assumed: Assumed) -> bool | None:
 
 
 def _implied(key: Key, assumed: Assumed) -> bool | None:
-    """Whether a comparison of a whole number with constants holds, by what others say of the same number: of one that
-    is not in `[-1, 0]` that it is not 0."""
-    if not _is_of_numbers(key):
+    """Whether a comparison with constants holds, by what others say of the same value: of a whole number that is not in
+    `[-1, 0]` that it is not 0, of a text that is "a" that it is not "b"."""
+    if not _is_of_constants(key):
         return None
-    rows = [row for row in assumed.items() if _is_of_numbers(row[0]) and row[0][2] == key[2]]
+    rows = [row for row in assumed.items() if _is_of_constants(row[0]) and row[0][2] == key[2]]
     if not rows:
         return None
-    constants = {one for each in (key, *(row[0] for row in rows)) for one in _numbers(each[3])}
-    near = {one + step for one in constants for step in (-1, 0, 1)}  # elsewhere no comparison turns
-    left = [one for one in near if all(_compares(each, one) is holds for each, holds in rows)]
+    compared = (key, *(row[0] for row in rows))
+    candidates = _candidates({each[1] for each in compared}, {one for each in compared for one in _constants(each[3])})
+    left = [one for one in candidates if all(_compares(each, one) is holds for each, holds in rows)]
     answers = {_compares(key, one) for one in left}
     return answers.pop() if len(answers) == 1 else None
+
+
+def _candidates(operators: set[str], constants: set[Any]) -> set[Any]:
+    """Values between which comparisons with constants turn, one for each way in which they may come out; none where
+    these have no order."""
+    if all(type(each) is int for each in constants):
+        return {one + step for one in constants for step in (-1, 0, 1)}
+    return set() if operators & {"Lt", "LtE"} else {*constants, _OTHER}
 
 
 def same(key: Key, other: Key) -> bool:
@@ -204,21 +213,28 @@ def same(key: Key, other: Key) -> bool:
 
 def _is_of_numbers(key: Key) -> bool:
     """Whether a key is a comparison of some value with whole numbers."""
-    return key[0] == "compare" and key[1] in _OF_NUMBERS and bool(_numbers(key[3]))
+    return _is_of_constants(key) and all(type(each) is int for each in _constants(key[3]))
 
 
-def _numbers(key: Key) -> tuple[int, ...]:
-    """The whole numbers that a key spells: one, or those of a list."""
+def _is_of_constants(key: Key) -> bool:
+    """Whether a key is a comparison of some value with whole numbers, or texts."""
+    if key[0] != "compare" or key[1] not in _OF_CONSTANTS or key[1] == "In" and key[3][0] == "const":
+        return False  # a text that holds another one has no such cases
+    return bool(_constants(key[3]))
+
+
+def _constants(key: Key) -> tuple[int | str, ...]:
+    """The whole numbers and texts that a key spells: one, or those of a list."""
     try:
         constant = _constant(key)
     except LookupError:
         return ()
     found = constant if isinstance(constant, tuple) else (constant,)
-    return found if all(type(each) is int for each in found) else ()
+    return found if all(type(each) in (int, str) for each in found) else ()
 
 
-def _compares(key: Key, number: int) -> bool:
-    return _COMPARED[key[1]](number, _constant(key[3]))
+def _compares(key: Key, value: Any) -> bool:
+    return _COMPARED[key[1]](value, _constant(key[3]))
 
 
 def assume(assumed: Assumed, key: Key, holds: bool) -> Assumed:

@@ -16,6 +16,7 @@ from validator.flow.program import Flow, Unit
 from validator.flow.queries.base import Place
 from validator.flow.values import Obj, Val
 
+_OF_RANKS = ("rank", "member", "data", "failure")
 _PARTS = frozenset({
     "phi", "unary", "binary", "compare", "tuple", "list", "slice", "item", "unpack", "iter", "more", "next", "mut",
     "collect", "join", "call",
@@ -24,7 +25,8 @@ _PARTS = frozenset({
 
 def asks_for_rank(place: Place) -> bool:
     """Whether the rank that runs this decides a value by what is written here, in helpers and in what attributes are
-    made of: no argument of a call of the project and no result of a collective counts."""
+    made of: no argument of a call of the project, no result of a collective and no comparison that comes out alike on
+    all ranks (`rank != -1`) counts."""
     seen: set[tuple[Unit, int]] = set()
     stack = [place]
     while stack:
@@ -34,7 +36,7 @@ def asks_for_rank(place: Place) -> bool:
         seen.add((each.unit, each.number))
         if each.val.of("ordinal") or each.val.of("environment") or _is_named(each):
             return True
-        if not each.operations:
+        if not each.operations and (each.value.op != "compare" or only(each.likely.v, *_OF_RANKS)):
             stack += _made_of(each)
     return False
 
@@ -42,7 +44,8 @@ def asks_for_rank(place: Place) -> bool:
 def reads_data(place: Place) -> bool:
     """Whether a condition asks for a number that is made, in the same function, of what tensors of this rank hold (a
     sum, a count, an element), or for what a library gives to each process. That something is there at all, or of which
-    kind it is, mostly is the batch's or the job's."""
+    kind it is, mostly is the batch's or the job's; what a function of the project likely gives to each, it may make
+    alike."""
     table = place.flow.models.tensors
     numbers = frozenset({*table["reducing"], *table["counting"], *table["testing"], "item", "tolist"})
     seen: set[int] = set()
@@ -53,12 +56,15 @@ def reads_data(place: Place) -> bool:
             continue
         seen.add(each.number)
         value = each.value
-        if value.op == "call" and only(each.closed.v, "data"):
-            given = (each._replace(number=number).closed.v for number in value.args)
-            if each.method in numbers or not any(only(v, "data", "param") for v in given):
+        causes = only(each.closed.v, "data") if value.op == "call" else None
+        if causes:
+            given = (each.value_at(number).closed.v for number in value.args)
+            site = each.result.sites.get(each.number)
+            known = site is None or not site.targets or any(c.sure for c in causes)
+            if each.method in numbers or known and not any(only(v, "data", "param") for v in given):
                 return True  # a clock, a drawing, the files of a folder: it brings what differs itself
         if value.op in _PARTS:
-            stack += [each._replace(number=number) for number in value.args if number >= 0]
+            stack += [each.value_at(number) for number in value.args if number >= 0]
             if value.op == "call" and (receiver := each.receiver) is not None:
                 stack.append(receiver)
     return False
@@ -95,7 +101,7 @@ def _made_of(place: Place) -> Iterator[Place]:
                 ends = (target.unit.code.blocks[b].end[1] for b in target.unit.control.deciding(block))
                 yield from (Place(flow, target.unit, number) for number in ends)
     if value.op in _PARTS and not targets:
-        yield from (place._replace(number=number) for number in value.args if number >= 0)
+        yield from (place.value_at(number) for number in value.args if number >= 0)
         if value.op == "call" and (receiver := place.receiver) is not None:
             yield receiver
 
@@ -145,7 +151,7 @@ def _holders(flow: Flow, unit: Unit, owner: Val) -> frozenset[Obj]:
 
 def _of_module(flow: Flow, unit: Unit, name: object) -> Iterator[Place]:
     """What functions of the same file store in a variable of the module, and under which conditions."""
-    for writer in flow.units_of(unit.module).values():
+    for writer in flow.whole_units(unit.module):
         for value in writer.code.values:
             if value.op == "store_global" and value.data == name:
                 yield Place(flow, writer, value.args[0])

@@ -271,7 +271,7 @@ class Failures:
     @cached_property
     def escaping(self) -> dict[Unit, dict[Classes, Causes]]:
         """By unit what may leave it on one rank alone, itself raised or by what it calls."""
-        units = [unit for module in self.flow.project.modules.values() for unit in self.flow.units_of(module).values()]
+        units = [unit for module in self.flow.project.modules.values() for unit in self.flow.whole_units(module)]
         found: dict[Unit, dict[Classes, Causes]] = {}
         callers: dict[Unit, dict[Unit, list[int]]] = {}
         for unit in units:

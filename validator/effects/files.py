@@ -299,7 +299,7 @@ class Files:
             position = piece.position if piece.kind == "param" else -1
             number = argument_of(call.unit, call.number, unit, position) if position >= 0 else None
             if number is not None:
-                found += self._pieces(call._replace(number=number))
+                found += self._pieces(call.value_at(number))
             else:
                 found.append(_ANY if position >= 0 else piece)
         return found

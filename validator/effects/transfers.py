@@ -84,7 +84,7 @@ def rank_at(place: Place) -> int | None:
     blocks = place.unit.code.blocks
     for branch, way in place.unit.control.settled(place.value.block):
         end = blocks[branch].end
-        test = place._replace(number=end[1]).root
+        test = place.value_at(end[1]).root
         if test.value.op != "compare" or test.value.data not in ("Eq", "NotEq"):
             continue
         holds = (way == end[2]) == (test.value.data == "Eq")
@@ -104,7 +104,7 @@ def _exclude(one: Place, other: Place) -> bool:
     ways = dict(control.settled(one.value.block))
     for branch, way in control.settled(other.value.block):
         if ways.get(branch, way) != way:
-            test = one._replace(number=blocks[branch].end[1]).closed
+            test = one.value_at(blocks[branch].end[1]).closed
             if not only(truth_of(test), "rank", "member", "data", "param"):
                 return True
     return False

@@ -41,9 +41,10 @@ def why(project: Project, path: str, line: int) -> list[str]:
     if not inside:
         return [f"{path}:{line} could not be read as a function"]
     unit = max(inside, key=lambda u: (u.code.kind == "function", u.code.at[0]))
+    name, unit = unit.qualname, flow.standing(unit)
     divergences = project.analysis(Divergences)
     return [
-        f"{path}:{line} in {unit.qualname}",
+        f"{path}:{line} in {name}",
         *_calls(divergences.traces, unit, line),
         *_conditions(divergences, unit, line),
         *_verdicts(divergences, unit, line),
@@ -55,7 +56,7 @@ def _calls(traces: Traces, unit: Unit, line: int) -> Iterator[str]:
     frame = Frame(unit, None, None, RETURN, -1)
     sites = {part.site: part for part in parts(traces.of(unit)) if isinstance(part, Op | Call)}
     for number, value in enumerate(unit.code.values):
-        if value.op != "call" or not value.at[0] <= line <= value.at[2]:
+        if value.op not in ("call", "part") or not value.at[0] <= line <= value.at[2]:
             continue
         callee = unit.code.values[value.args[0]]
         meant = sorted({_name(o) for o in result.vals[value.args[0]].each} - {""})

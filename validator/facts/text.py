@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
+from functools import cached_property
 
 from validator.facts.model import At
 from validator.files.integers import same
@@ -17,9 +18,13 @@ class Text:
     """The lines of a file, with the conversions between the byte offsets of `ast` and characters."""
 
     def __init__(self, text: str, own_names: Mapping[str, str] | None = None) -> None:
-        self.lines = text.split("\n")
+        self._text = text
         self.ascii = text.isascii()
         self.own_names = own_names or {}  # see `validator.facts.own_names`
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return self._text.split("\n")
 
     def at(self, node: ast.AST) -> At:
         """The place of a node; columns in characters, from 1."""

@@ -21,6 +21,9 @@ class Location(NamedTuple):
     is_package: bool
 
 
+_INSTALLED = ("pyproject.toml", "setup.py", "setup.cfg")  # what lies where something can be installed from
+
+
 @cache
 def _is_package(folder: str) -> bool:
     """Whether modules are imported through a folder: not where a project begins, whatever lies there."""
@@ -34,6 +37,14 @@ def _root_of(folder: str) -> str:
     while _is_package(folder) and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder)
     return folder
+
+
+@cache
+def _may_reach(folder: str, root: str) -> bool:
+    """Whether what is imported in a folder may be looked up in another one: that lies beside what is above the
+    importer (`src/`), or what it holds can be installed. A copy inside of another program is that program's."""
+    above = os.path.dirname(root).rstrip("/") + "/"
+    return f"{folder}/".startswith(above) or any(os.path.isfile(os.path.join(root, name)) for name in _INSTALLED)
 
 
 def locate(path: str) -> Location:
@@ -99,7 +110,7 @@ class Finder:
             if root not in self.folders or os.path.dirname(root) == root:
                 break
             root = os.path.dirname(root)
-        elsewhere = [c for r in self.roots if (c := os.path.join(r, name)) in self.by_path]
+        elsewhere = [c for r in self.roots if (c := os.path.join(r, name)) in self.by_path and _may_reach(folder, r)]
         if found or len(elsewhere) == 1:
             found.update(dict.fromkeys(elsewhere))
         return tuple(found)
@@ -180,4 +191,5 @@ def forget() -> None:
     """Drop what was remembered of the file system (a later run in the same process may see another tree)."""
     _is_package.cache_clear()
     _root_of.cache_clear()
+    _may_reach.cache_clear()
     _listing.cache_clear()

@@ -24,6 +24,7 @@ from validator.flow.values import (
     join,
     join2,
     obj,
+    of_one,
     picked,
 )
 
@@ -157,7 +158,7 @@ def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
     if kind == "super":
         return _of_super(at, o, name)
     if kind == "made":
-        return _of_library(at, o[1], name) if len(o) == 2 else _of_holder(at, o, name)
+        return _of_library(at, o[1], name, owner) if len(o) == 2 else _of_holder(at, o, name)
     if kind == "mesh":
         return _of_mesh(o, name)
     if kind == "size":
@@ -166,11 +167,11 @@ def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
         return BOTTOM  # the object beside it has the methods
     if kind == "keeping":
         found = _kept(at, o, name, owner)
-        return join(_of(at, number, each, name, owner) if asked else Val(frozenset({each})) for each, asked in found)
+        return join(_of(at, number, each, name, owner) if asked else of_one(each) for each, asked in found)
     if kind == "namespace":
         return BOTTOM if o[2] is None else obj("namespace", o[1], f"{o[2]}.{name}" if o[2] else name)
     if kind == "group":
-        return obj("group method", Val(frozenset({o})), name) if name in ("size", "rank") else UNKNOWN
+        return obj("group method", of_one(o), name) if name in ("size", "rank") else UNKNOWN
     if kind == "handle":
         return obj("remote", member_of(at, number, o[1], name, ("inst", o[1]), exact=True))
     if kind == "future":
@@ -178,7 +179,7 @@ def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
     if kind in ("bound", "remote") and name == "options":
         return obj("ext", "~receiver")
     if kind in ("unit", "bound", "remote") and name == "remote":
-        return obj("remote", Val(frozenset({o}))) if kind != "remote" else Val(frozenset({o}))
+        return obj("remote", of_one(o)) if kind != "remote" else of_one(o)
     if kind == "param":
         return _of_parameter(at, number, o[1], name, any(each[0] == "self" for each in owner.objs))
     return UNKNOWN
@@ -223,7 +224,7 @@ def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exa
     """A member of an object of a project class: a field, a method, what a property gives."""
     if name == "__class__":
         return obj("class", cls)
-    receiver = Val(frozenset({o}))
+    receiver = of_one(o)
     found: list[Val] = []
     held = at.flow.field(cls, name, exact, at.unit)
     if held != BOTTOM:
@@ -251,8 +252,8 @@ def _methods(flow: Flow, cls: ClassDef, name: str, exact: bool) -> list[Method]:
     own = cls.find(name)
     found = [own] if own is not None else []
     if not exact:
-        near = [c for c in cls.descendants() if name in c.methods]
-        found += [c.methods[name] for c in near if not flow.is_remote(c) or flow.is_remote(cls)]
+        near = [c for c in cls.descendants() if not flow.is_remote(c) or flow.is_remote(cls)]
+        found += [method for c in near if (method := c.find(name)) is not None]
     return list(dict.fromkeys(found))
 
 
@@ -294,7 +295,7 @@ def _with_receiver(held: Val, receiver: Val) -> Val:
 
 def _of_class(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj) -> Val:
     if name == "remote":
-        return obj("remote", Val(frozenset({o})))
+        return obj("remote", of_one(o))
     if name == "options":
         return obj("ext", "~receiver")
     nested = cls.module.classes.get(f"{cls.qualname}.{name}")
@@ -306,7 +307,7 @@ def _of_class(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj) -> 
         if unit is None:
             return UNKNOWN
         if found.facts.is_classmethod:
-            return obj("bound", unit, Val(frozenset({o})))
+            return obj("bound", unit, of_one(o))
         return obj("unit", unit)
     if (entered := _entered(at, cls, name)) is not None:
         return entered
@@ -349,14 +350,14 @@ def _is_of_class(unit: Unit) -> bool:
     return method.cls is not None and method.facts.is_classmethod and not method.name.startswith("__")
 
 
-def _of_library(at: Evaluation, made: str, name: str) -> Val:
+def _of_library(at: Evaluation, made: str, name: str, owner: Val = BOTTOM) -> Val:
     """An attribute of what a library makes."""
     library = at.models.library(made)
     given = library.attributes.get(name)
     for base in library.bases:
         given = given or at.models.library(base).attributes.get(name)
     if given is not None:
-        return described(given)
+        return Val(v=owner.v) if given == "as it" else described(given)
     # what nobody knows stays one thing: `x.lower().lower()` is no longer name in any table
     return obj("ext", f"{made}.{name}" if at.models.tells_of(made) else f"{NOBODY}.{name}")
 

@@ -72,6 +72,7 @@ from validator.flow.values import (
     join2,
     mapped,
     obj,
+    of_one,
     picked,
     sequence,
     tuple_of,
@@ -170,10 +171,9 @@ class Calling:
     def call(self, number: int, value: Instruction) -> Val:
         if number in self.at.unit.wraps[1]:
             return BOTTOM  # whoever calls this unit calls what it wraps
-        callee = self.at.vals[value.args[0]]
+        callee = self.at.operand(value.args[0])
         shape = value.data.names
-        given = (self.at.known(each, value.block) for each in value.args[1:])
-        arguments: Arguments = list(zip(shape, given, strict=True))
+        arguments: Arguments = list(zip(shape, self.at.arguments(value), strict=True))
         instruction = self.at.code.values[value.args[0]]
         name = instruction.data if instruction.op in ("attr", "name") else ""
         receiver = self.at.known(instruction.args[0], value.block) if instruction.op == "attr" else BOTTOM
@@ -422,7 +422,7 @@ class Calling:
 
     def _call_object(self, number: int, o: Obj, arguments: Arguments) -> Val:
         cls: ClassDef = o[1]
-        receiver = Val(frozenset({o}))
+        receiver = of_one(o)
         names = ("__call__", "forward") if "__call__" not in cls.methods else ("__call__",)
         for name in names:
             if (method := cls.find(name)) is not None and (unit := self.flow.unit_of(method)) is not None:
@@ -524,7 +524,7 @@ class Calling:
         """The language asks an object by a method that the source does not name: `len(sampler)` runs `__len__`."""
         for o in value.each:
             if (unit := self.method_of(o, name)) is not None:
-                self.run(number, unit, [Val(frozenset({o}))], {})
+                self.run(number, unit, [of_one(o)], {})
 
     def method_of(self, o: Obj, name: str) -> Unit | None:
         """The method of that name of an object of the project."""
@@ -854,6 +854,8 @@ class Calling:
             return readers.read(self.at, number, named or readers.given_to(self._receiver))
         if word == "all read":
             more = any(n in row.when and not v.is_const(False) for n, v in arguments)
+            if self.at.code.values[number].op != "call" or readers.grows(self.at, number):
+                return UNKNOWN
             return readers.read_all(self.at, number, self._receiver, int(more))
         if word == "receiver":
             return self._receiver
@@ -895,6 +897,9 @@ class Calling:
         if isinstance(word, str) and word.startswith("made:"):
             made = join2(described(word), self._keeping(row, arguments))
             return Val(made.objs | self._holding(row, arguments).objs, state=PLAIN) if row.elements else made
+        if isinstance(word, str) and word.startswith("made of:"):
+            of = self._same(row.name, arguments, BOTTOM)
+            return Val(frozenset({("made", word.partition(":")[2])}), of.v, state=of.state)
         if isinstance(word, str) and word.startswith("holder:"):
             return self._holder(word.partition(":")[2])
         if row.handle and any(n == row.handle and not v.is_const(False) for n, v in arguments):
@@ -1261,7 +1266,7 @@ class Calling:
             if o[0] == "generator":
                 self._note(number, Site((Target(o[1], o[2]),), ()))
             elif (unit := self.method_of(o, "__iter__")) is not None:
-                self._note(number, Site((Target(unit, ((0, Val(frozenset({o}))),)),), ()))
+                self._note(number, Site((Target(unit, ((0, of_one(o)),)),), ()))
 
     def yielded(self, o: Obj) -> Val:
         bindings = dict(o[2])
@@ -1280,7 +1285,7 @@ class Calling:
                 found.append(self.yielded(o))
             elif o[0] in ("inst", "self"):
                 if (unit := self.method_of(o, "__enter__")) is not None:
-                    found.append(self.run(number, unit, [Val(frozenset({o}))], {}))
+                    found.append(self.run(number, unit, [of_one(o)], {}))
             else:
                 found.append(Val(frozenset({o}), state=manager.state))
         return join(found) if found else manager

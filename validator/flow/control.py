@@ -1,12 +1,13 @@
 """Which branches decide whether a block runs: postdominators and control dependence of a unit.
 
-Ways that raise are no ways out: `if x: raise …` does not make what follows depend on `x`. Of a unit that never returns
+Ways that raise are no ways out: `if x: raise …` does not make what follows depend on `x`. A handler depends on what
+the `try` does. Of a unit that never returns
 the ends of the process are (`sys.exit(main())` at the end), else the tests of its loops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from functools import cached_property
 
 from validator.ir import Code, Value
@@ -120,7 +121,33 @@ class Control:
                     if following == runner:
                         break
                     runner = following
+        self._with_handlers(found)
         return {block: tuple(rows) for block, rows in found.items()}
+
+    def _with_handlers(self, found: dict[int, dict[tuple[int, int], None]]) -> None:
+        """Adds of blocks that only an exception leads to on what the statement depends that raises it: who does not
+        come to a `try` does not come to its handlers."""
+        order, after, leave = self._graph
+        usual = self._follow(order[:1], after, frozenset())
+        for handler in order:
+            trying = [pred for pred, raised in self.code.blocks[handler].preds if raised]
+            first = next((block for block in order if block in trying), None)
+            if first is None or handler in usual or first not in found:
+                continue
+            for block in self._follow([handler], after, {*usual, leave}):
+                found.setdefault(block, {}).update(found[first])
+
+    @staticmethod
+    def _follow(start: list[int], after: dict[int, list[int]], but: Collection[int]) -> set[int]:
+        """The blocks to which a way leads that raises nothing and comes by none of some."""
+        seen = set(start)
+        stack = list(start)
+        while stack:
+            for target in after.get(stack.pop(), ()):
+                if target not in seen and target not in but:
+                    seen.add(target)
+                    stack.append(target)
+        return seen
 
     def comes_always(self, block: int) -> bool:
         """Whether every way through the unit that does not raise comes by a block."""
@@ -148,6 +175,16 @@ class Control:
     def around(self, block: int) -> frozenset[int]:
         """The branches that decide who comes to a block at all: of the loops around it neither the test nor what
         breaks them off in a round before, which decide how often."""
+        known = self._around.get(block)
+        if known is None:
+            known = self._around[block] = self._deciding_who_comes(block)
+        return known
+
+    @cached_property
+    def _around(self) -> dict[int, frozenset[int]]:
+        return {}
+
+    def _deciding_who_comes(self, block: int) -> frozenset[int]:
         found: set[int] = set()
         queue = [(branch, block) for branch in self.direct.get(block, ())]
         seen = set(queue)
@@ -189,11 +226,12 @@ class Control:
         """Whether a block only runs where a branch went one way just before."""
         other = self._other_ways.get((branch, way))
         if other is None:
-            other = self._other_ways[branch, way] = reachable(self.code, without={(branch, way)})
-        return block not in other
+            other = self._other_ways[branch, way] = bits(reachable(self.code, without={(branch, way)}))
+        return not other >> block & 1
 
     @cached_property
-    def _other_ways(self) -> dict[tuple[int, int], set[int]]:
+    def _other_ways(self) -> dict[tuple[int, int], int]:
+        """By way out of a branch the blocks that others reach, as bits of a number."""
         return {}
 
     @cached_property
@@ -240,6 +278,14 @@ class Control:
             for way in after[branch]
             if way != leave  # of an endless loop: no way that is there
         )
+
+
+def bits(numbers: Iterable[int]) -> int:
+    """A set of small numbers as the bits of one number."""
+    found = 0
+    for number in numbers:
+        found |= 1 << number
+    return found
 
 
 def reachable(code: Code, but: int = -1, start: int = 0, without: Collection[tuple[int, int]] = ()) -> set[int]:

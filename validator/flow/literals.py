@@ -18,8 +18,8 @@ Round = Mapping[int, Any]  # what the variables of loops are: by the value that 
 
 def rounds(call: Place) -> list[Round]:
     """The rounds in which a call is made with other arguments: for each loop over literals on which these depend."""
-    numbers = {s.number for n in call.value.args[1:] for s in call._replace(number=n).parts if s.value.op == "next"}
-    gone_through = ((number, call._replace(number=number).iterable) for number in sorted(numbers))
+    numbers = {s.number for n in call.value.args[1:] for s in call.value_at(n).parts if s.value.op == "next"}
+    gone_through = ((number, call.value_at(number).iterable) for number in sorted(numbers))
     loops = [(number, literal(iterable)) for number, iterable in gone_through if iterable is not None]
     known = [(number, elements) for number, elements in loops if isinstance(elements, tuple | list | dict)]
     return [dict(zip([n for n, _ in known], each, strict=True)) for each in product(*(e for _, e in known))]
@@ -29,7 +29,7 @@ def literal(place: Place, known: Round | None = None) -> Any:
     """The value of an expression; `UNKNOWN` where it is computed."""
     place = place.root
     value = place.value
-    parts = (literal(place._replace(number=number), known) for number in value.args if number >= 0)
+    parts = (literal(place.value_at(number), known) for number in value.args if number >= 0)
     if known is not None and place.number in known:
         return known[place.number]
     if value.op == "const":

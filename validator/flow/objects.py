@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from validator.analysis.interfaces.binding import keeps_signature, parameters
 from validator.definitions import ClassDef, Method, Module
+from validator.effects.choices import possible
 from validator.facts.model import Argument, At, Call, Param
 from validator.flow.annotations import classes_of, declared
 from validator.flow.callgraph.callers import called
@@ -81,7 +82,7 @@ class Objects:
         """The call that stands at a place of a file."""
         known = self._calls.get(module)
         if known is None:
-            known = self._calls[module] = {place.at: place for place in self._places(module, "call")}
+            known = self._calls[module] = {place.at: place for place in self._places(module, "call", "part")}
         return known.get(at)
 
     def spelled(self, place: Place) -> tuple[Method, Call] | None:
@@ -114,10 +115,11 @@ class Objects:
             found.append((index, place))
         return found
 
-    def _places(self, module: Module, op: str) -> Iterator[Place]:
-        for unit in self.flow.units_of(module).values():
+    def _places(self, module: Module, *ops: str) -> Iterator[Place]:
+        units = sorted(self.flow.units_of(module).values(), key=lambda unit: bool(unit.code.part_of))  # its own is last
+        for unit in units:
             for number, value in enumerate(unit.code.values):
-                if value.op == op:
+                if value.op in ops:
                     yield Place(self.flow, unit, number)
 
     # -- objects -------------------------------------------------------------------------------------------
@@ -127,7 +129,9 @@ class Objects:
         where it is asked, behind tests of its class."""
         objs = self._closed(place).objs - {NONE_OBJ}
         for classes, holds in place.unit.class_tests.around(place.number, user.value.block) if user is not None else ():
-            objs = told_apart(objs, place._replace(number=classes).closed, holds)
+            objs = told_apart(objs, place.value_at(classes).closed, holds)
+        if user is not None and len(objs) > 1 and (there := possible(place, user)) is not None:
+            objs &= there
         exact = frozenset(o[1] for o in objs if o[0] in OBJECTS)
         below = frozenset(o[1] for o in objs if o[0] == "self")
         return Held(exact, below, bool(exact) and all(o[0] in OBJECTS for o in objs) and not _may_be_data(place))
@@ -198,7 +202,7 @@ class Objects:
 
     def _closed(self, place: Place) -> Val:
         """A value with what callers pass; a parameter that is declared to be of the project's classes is nothing else,
-        whoever may call."""
+        whoever may call, unless the program itself passes objects of classes that have nothing to do with these."""
         closed, root = place.closed, place.root
         said = self.flow.declared(root.unit, root.value.data[1]) if root.value.op == "param" else BOTTOM
         if not said.objs and (not closed.objs or TOP in closed.objs):
@@ -206,8 +210,15 @@ class Objects:
         if not said.objs or TOP in said.objs:
             return closed
         classes = classes_of(said)
+        if any(_contradicts(o, classes) for o in closed.objs):
+            return self._passed(root) if root.value.op == "param" else closed
         kept = frozenset(o for o in closed.objs if o[0] in ("inst", "self") and not classes.isdisjoint(o[1].mro))
         return Val(kept) if classes else UNKNOWN
+
+    def _passed(self, parameter: Place) -> Val:
+        """What callers pass for a parameter, whatever its annotation says."""
+        passed: Val = self.flow.solver.settled(("argument", parameter.unit, parameter.value.data[0]))
+        return passed
 
     def _annotated(self, place: Place) -> Val:
         """What the annotation of the local variable says that a value is stored in: `args: Args = self.args`."""
@@ -311,7 +322,7 @@ class Objects:
         stored in an object of unknown class is not sure to be there."""
         value = _or_below(callee, self._closed(callee))
         for other, same in callee.unit.class_tests.compared(callee.number, user.value.block):
-            value = without(value, callee._replace(number=other).closed, same)
+            value = without(value, callee.value_at(other).closed, same)
         found = self._reached(value, ())
         owners = self.held(callee.operand(0)).classes if callee.value.op == "attr" else ()
         own = all(any(callee.value.data in each.attributes for each in cls.relatives) for cls in owners)
@@ -390,6 +401,13 @@ class Objects:
         if not found or None in found or len(found) != len(methods):
             return None
         return Reached(tuple(callee for each in found if each is not None for callee in each.callees), True)
+
+
+def _contradicts(o: Obj, classes: frozenset[ClassDef]) -> bool:
+    """Whether an object is of a class of the program that is neither above nor below any of the declared ones."""
+    if o[0] not in OBJECTS or is_test(o[1].path) or not classes:
+        return False
+    return not any(cls in o[1].mro or o[1] in cls.mro for cls in classes)
 
 
 def _or_below(callee: Place, value: Val) -> Val:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import accumulate, chain
@@ -24,10 +25,24 @@ from validator.flow.narrowing import ClassTests
 from validator.flow.queries.outside_program import is_test
 from validator.flow.solver import Read, Solver
 from validator.flow.substitution import instantiated
-from validator.flow.values import BOTTOM, NONE_OBJ, NOT_YET, TOP, UNKNOWN, Val, const, forget, join, join2, join_origins
+from validator.flow.values import (
+    BOTTOM,
+    MORE,
+    NONE_OBJ,
+    NOT_YET,
+    TOP,
+    UNKNOWN,
+    Obj,
+    Val,
+    const,
+    forget,
+    join,
+    join2,
+    join_origins,
+)
 from validator.flow.worklist import Order
 from validator.ir import Code, Value
-from validator.ir.model import RawAt, repeated
+from validator.ir.model import RawAt, repeated, shared
 from validator.models import Models, models
 from validator.project import Project
 
@@ -121,15 +136,15 @@ class Unit:
         """Where it stands among the units of the project."""
         return (self.module.path, self.code.at, self.code.key)
 
-    @cached_property
+    @property
     def words(self) -> frozenset[str]:
-        """The words in its code: names, attributes, keywords, texts."""
+        """The words in its code: names, attributes, keywords, texts; asked for once, by an index."""
         words = set(words_of(value.data for value in self.code.values))
         words.update(words_of(name for name, _ in self.code.params))
         return frozenset(words)
 
     @cached_property
-    def named(self) -> dict[str, list[int]]:
+    def named(self) -> dict[str, tuple[int, ...]]:
         """By name the values that it stands for; of what is imported also by the name where it comes from."""
         found: dict[str, list[int]] = {}
         for number, value in enumerate(self.code.values):
@@ -137,17 +152,25 @@ class Unit:
                 found.setdefault(name, []).append(number)
                 if (other := self.known_as(number)) != name:
                     found.setdefault(other, []).append(number)
-        return found
+        return {name: shared(row, row) for name, row in ((name, tuple(numbers)) for name, numbers in found.items())}
 
     def known_as(self, number: int) -> str:
         """The name of what is called, as it is where it comes from: an import may have given it another here."""
         value = self.code.values[number]
         if value.op != "name":
             return name_of(value)
-        symbol = self.module.project.lookup(self.scope, value.data)
-        if isinstance(symbol, External):
-            return symbol.path.rpartition(".")[2]
-        return symbol.name if isinstance(symbol, Method | ClassDef) else str(value.data)
+        known = self._known_as.get(value.data)
+        if known is None:
+            symbol = self.module.project.lookup(self.scope, value.data)
+            known = symbol.name if isinstance(symbol, Method | ClassDef) else str(value.data)
+            if isinstance(symbol, External):
+                known = symbol.path.rpartition(".")[2]
+            self._known_as[value.data] = known
+        return known
+
+    @cached_property
+    def _known_as(self) -> dict[str, str]:
+        return {}
 
     @cached_property
     def control(self) -> Control:
@@ -543,6 +566,7 @@ class Flow:
         self._evaluating: list[Evaluation | None] = []
         self.calls_by_name = Callers(self)
         self._units: dict[Module, dict[str, Unit]] = {}
+        self._defining: dict[Method, Unit | Flow | None] = {}
         self._remote: dict[ClassDef, bool] = {}
         self.foreign: dict[tuple[int, str], Val] = {}  # (number of a value, name): what is no code here
         self._declared: dict[tuple[Unit | ClassDef, str], Val] = {}
@@ -555,7 +579,10 @@ class Flow:
         known = self._units.get(module)
         if known is None:
             known = self._units[module] = {}
-            codes, failed = module.source.lowered
+            codes, failed = module.source.lowered()
+            parts = {name.rpartition(".")[2] for code in codes.values() for name in code.parts}
+            if apart := parts & self._repeated:  # of a call of these it is not known what it runs
+                codes, failed = module.source.lowered(frozenset(apart))
             self.not_lowered += failed
             for key, code in sorted(codes.items(), key=lambda row: row[0].count(".<")):
                 known[key] = Unit(module, code, None)
@@ -563,13 +590,32 @@ class Flow:
                 unit.outer = known.get(unit.code.outer) if unit.code.outer else None
         return known
 
+    @cached_property
+    def _repeated(self) -> frozenset[str]:
+        """The private names that several functions of the project have: one may stand for another."""
+        count = Counter(f.name for f in self.project.functions() if f.name.startswith("_"))
+        return frozenset(name for name, times in count.items() if times > 1)
+
+    def standing(self, unit: Unit) -> Unit:
+        """The unit in which the code of a unit stands: of a part of another one that, else itself."""
+        while unit.code.part_of:
+            unit = self.units_of(unit.module)[unit.code.part_of]
+        return unit
+
     def all_units(self) -> Iterator[Unit]:
-        """The units of all files."""
-        return (unit for module in self.project.modules.values() for unit in self.units_of(module).values())
+        """The units of all files but those whose code stands in another one."""
+        return (unit for module in self.project.modules.values() for unit in self.whole_units(module))
+
+    def whole_units(self, module: Module) -> Iterator[Unit]:
+        """The units of a module but those whose code stands in another one."""
+        return (unit for unit in self.units_of(module).values() if not unit.code.part_of)
 
     def unit_of(self, method: Method) -> Unit | None:
         """The unit of a function of the project; None where it could not be lowered."""
-        return self._defined(method.module, method.qualname, method.facts.at[0])
+        known = self._defining.get(method, self)
+        if known is self:
+            known = self._defining[method] = self._defined(method.module, method.qualname, method.facts.at[0])
+        return known  # type: ignore[return-value]
 
     def fields_of(self, cls: ClassDef) -> list[str]:
         """The annotated names of a data class in the order of its constructor."""
@@ -620,7 +666,10 @@ class Flow:
 
     def part(self, key: Hashable, part: Hashable) -> Any:
         """A part of an answer (None: all of it); the instruction for which it is asked is remembered."""
-        if self._evaluating and (evaluation := self._evaluating[-1]) is not None and key not in self.solver.final:
+        final = self.solver.final.get(key)
+        if final is not None:
+            return final if part is None else part_of(final, part)
+        if self._evaluating and (evaluation := self._evaluating[-1]) is not None:
             evaluation.reads((key, part))
         return self.solver.get(key, part)
 
@@ -643,6 +692,8 @@ class Flow:
     def _let_go(self) -> None:
         """Drop the evaluations. What one holds refers back to it, and nothing collects circles here."""
         for evaluation in self._evaluations.values():
+            vars(evaluation.unit).pop("order", None)
+            vars(evaluation.calling).clear()
             vars(evaluation).clear()
         self._evaluations.clear()
 
@@ -875,7 +926,12 @@ class Flow:
 
     def writers(self, name: str) -> list[Method]:
         """The functions that store an attribute of that name."""
-        return self._writers.get(name, [])
+        return self._where_they_stand(self._writers.get(name, []))
+
+    def _where_they_stand(self, methods: Iterable[Method]) -> list[Method]:
+        """Functions, and instead of those that are parts of others these."""
+        units = ((method, self.unit_of(method)) for method in methods)
+        return list(dict.fromkeys(self.standing(unit).method or m if unit is not None else m for m, unit in units))
 
     @cached_property
     def _placed_names(self) -> dict[str, list[Method]]:
@@ -884,7 +940,7 @@ class Flow:
         for function in self.project.functions():
             for name in self._placed_attributes(function):
                 found.setdefault(name, {})[function] = None
-        return {name: list(rows) for name, rows in found.items()}
+        return {name: self._where_they_stand(rows) for name, rows in found.items()}
 
     def _placed_attributes(self, function: Method) -> Iterator[str]:
         """Attributes that a function may place otherwise: `fully_shard(self.model)`, `self.model.eval()`."""
@@ -962,10 +1018,30 @@ class Flow:
             if rows is None:
                 found.append(NOT_YET)
             for owner, value in rows or ():
-                owner = self.close(owner, unit)
-                if owner is NOT_YET or holder in owner.objs:
-                    found.append(owner if owner is NOT_YET else _on_all_ranks(self.close(value, unit)))
+                is_holder = self._may_be(owner, unit, holder, set())
+                if is_holder is not False:
+                    found.append(NOT_YET if is_holder is None else _on_all_ranks(self.close(value, unit)))
         return _there_if_any(found, join_origins(found)) if len(found) > parsed else BOTTOM
+
+    def _may_be(self, value: Val, unit: Unit, wanted: Obj, seen: set[tuple[Unit, int]]) -> bool | None:
+        """Whether a value of a unit may be an object; None where that is not known yet. A parameter that gets more
+        objects than are told apart is followed to each call."""
+        closed = self.close(value, unit)
+        if closed is NOT_YET:
+            return None
+        if wanted in closed.objs or MORE not in closed.objs:
+            return wanted in closed.objs
+        answers: set[bool | None] = set()
+        for _, position in value.of("param"):
+            if (unit, position) in seen:
+                continue
+            seen.add((unit, position))
+            for caller in self.callers(unit):
+                rows = self.passed(caller, unit)
+                answers |= {None} if rows is None else set()
+                given = (passed.argument(position) for passed in rows or ())
+                answers |= {self._may_be(each, caller, wanted, seen) for each in given if each is not None}
+        return True if True in answers else None if None in answers else False
 
     @cached_property
     def _options(self) -> frozenset[str]:
@@ -1073,7 +1149,7 @@ class Flow:
             paths += [call.receiver.partition("[")[0] for call in function.facts.calls if call.method in GROWING]
             for path in paths:
                 found.setdefault(path.removesuffix(".setdefault()").rpartition(".")[2], {})[function] = None
-        return {name: list(rows) for name, rows in found.items()}
+        return {name: self._where_they_stand(rows) for name, rows in found.items()}
 
     def _constructed(self, cls: ClassDef, name: str, exact: bool) -> Iterator[Val]:
         """What is passed for a field where objects of a data class are made."""
@@ -1106,7 +1182,7 @@ class Flow:
     def _global(self, module: Module, name: str) -> Val:
         """What a variable of a module holds, in closed form; BOTTOM while no store of it is known."""
         found, stored = [], False
-        for unit in self.units_of(module).values():
+        for unit in self.whole_units(module):
             if any(v.op == "store_global" and v.data == name for v in self._global_stores(unit)):
                 stored = True
                 stores = self.part(("unit", unit), ("globals", name))
@@ -1172,7 +1248,7 @@ def _keeps_for_itself(unit: Unit, name: str, family: set[ClassDef]) -> bool:
 
 
 def _is_call(caller: Unit, passed: Passed) -> bool:
-    return caller.code.values[passed.site].op == "call"
+    return caller.code.values[passed.site].op in ("call", "part")
 
 
 def _related(o: Any, family: set[ClassDef], cls: ClassDef) -> bool:

@@ -77,7 +77,6 @@ if TYPE_CHECKING:
 
 K = TypeVar("K")
 T = TypeVar("T")
-_plain = list.__getitem__
 _LEAVING = frozenset({"yield", "yield from", "store_attr", "store_global", "store_class"})
 _TESTED_FOR_LENGTH = frozenset({"tuple", "seq", "dict", "unordered", *COUNTED})
 _OF_SETS = frozenset({"Sub", "BitOr", "BitAnd", "BitXor"})
@@ -111,28 +110,38 @@ class Evaluation(Walk):
         self.flow = flow
         self.models = flow.models
         self.sites: dict[int, Site] = {}
+        self.parts: dict[int, Site] = {}  # what functions are passed whose bodies stand here
         self.steps: dict[tuple[int, int], tuple[str, ...]] = {}  # (call, position) -> how the argument is placed by it
         self.wrapped: dict[tuple[int, int], tuple[str, ...]] = {}  # the same of arguments that the result is made from
         self.made: dict[int, dict[ClassDef, tuple[tuple[str, Val], ...]]] = {}
         self.switched: dict[int, tuple[str, Val]] = {}
         self._reached: dict[frozenset[tuple[int, int]], frozenset[int]] = {}
+        unknown = (rows for test, rows in self._branches.items() if self.operand(test) is NOT_YET)
+        self._edges_alone = frozenset((block, way) for rows in unknown for block, way, _ in rows)
+        self._asked_alone: dict[int, list[int]] = {}  # phi -> its operands that came on ways of a job of one process
         self._late: dict[int, bool] = {}  # by test of an attribute whether that is made where it is missing
         self.calling = Calling(self)
+        self._last: Result | None = None
 
     def run(self, news: frozenset[Read] | None) -> Result:
         """The result of the unit. `news`: what has changed since it was asked for last, None at first."""
         self.walk(news)
-        return self._result()
+        if self._moved or self._last is None:
+            self._last = self._result()
+        return self._last
 
     def evaluate(self, number: int, value: Instruction) -> Val:
         wanted = _WANTED.get(value.op, 0)
-        for each in value.args[:wanted] if wanted else ():
-            if _plain(self.vals, each) is NOT_YET:
-                return NOT_YET
+        if wanted and NOT_YET in map(self.operand, value.args[:wanted]):
+            return NOT_YET
         return _TRANSFER[value.op](self, number, value)
 
+    def noted(self, number: int) -> object:
+        steps = [row for rows in (self.steps, self.wrapped) for row in rows.items() if row[0][0] == number]
+        return self.sites.get(number), self.made.get(number), self.switched.get(number), steps
+
     def forget(self, number: int) -> None:
-        for noted in (self.sites, self.made, self.switched):
+        for noted in (self.sites, self.parts, self.made, self.switched):
             noted.pop(number, None)
         for steps in (self.steps, self.wrapped):
             for key in [key for key in steps if key[0] == number] if steps else ():
@@ -177,7 +186,7 @@ class Evaluation(Walk):
             tuple(self.vals), in_parts(left, returned, causes) if causes else left, join(yielded),
             dict(self._outs(unshared)), sites, global_rows, class_rows,
             _together(row for made in self.made.values() for row in made.items()),
-            _together(self.switched.values()), _passed(sites),
+            _together(self.switched.values()), _passed({**sites, **self.parts}),
             _together((name, (owner, kept)) for owner, name, kept in stores),
             _together((name, (owner, content)) for name, owner, content in fillings(self)),
             tuple(placings), {**self.wrapped, **self.steps}, NOT_YET in self.vals,
@@ -468,18 +477,29 @@ class Evaluation(Walk):
         return join2(wrapped, obj("unit", inner)) if self.flow.may_communicate(inner) else wrapped
 
     def attr(self, number: int, value: Instruction) -> Val:
-        return attribute(self, number, self.known(value.args[0], value.block), value.data)
+        owner = self.operand(value.args[0])
+        return attribute(self, number, self._behind_tests(owner, value.args[0], value.block), value.data)
 
     def known(self, number: int, block: int) -> Val:
         """A value as a block finds it, behind tests of its class."""
-        value: Val = self.vals[number]
+        return self._behind_tests(self.vals[number], number, block)
+
+    def arguments(self, call: Instruction) -> list[Val]:
+        """What a call is given."""
+        given = map(self.operand, call.args[1:])
+        if not self.unit.class_tests.by_subject:
+            return list(given)
+        rows = zip(given, call.args[1:], strict=True)
+        return [self._behind_tests(value, number, call.block) for value, number in rows]
+
+    def _behind_tests(self, value: Val, number: int, block: int) -> Val:
         tests = self.unit.class_tests
         for classes, holds in tests.around(number, block) if tests.by_subject and value is not NOT_YET else ():
             value = narrowed(value, self.vals[classes], holds, self.models)
         return value
 
     def item(self, number: int, value: Instruction) -> Val:
-        owner, key = self.vals[value.args[0]], self.vals[value.args[1]]
+        owner, key = self.operand(value.args[0]), self.operand(value.args[1])
         constant = key.constant()
         found: list[Val] = []
         for o in owner.each:
@@ -575,14 +595,21 @@ class Evaluation(Walk):
     def call(self, number: int, value: Instruction) -> Val:
         return self.calling.call(number, value)
 
+    def part(self, number: int, value: Instruction) -> Val:
+        """A function whose body follows here: it is told what it is passed, nothing else happens."""
+        self.calling.call(number, value)
+        if (site := self.sites.pop(number, None)) is not None:
+            self.parts[number] = site
+        return BOTTOM
+
     def mut(self, number: int, value: Instruction) -> Val:
         """A variable behind a call that was given it."""
-        before = self.vals[value.args[0]]
+        before = self.operand(value.args[0])
         change = self.after.get((value.args[1], value.data))
         return change(before) if change is not None else before
 
     def store_item(self, number: int, value: Instruction) -> Val:
-        _owner, key, stored = (self.vals[each] for each in value.args)
+        _owner, key, stored = map(self.operand, value.args)
 
         def change(before: Val) -> Val:
             objs: set[Obj] = set()
@@ -610,7 +637,7 @@ class Evaluation(Walk):
         return BOTTOM
 
     def binary(self, number: int, value: Instruction) -> Val:
-        left, right = (self.vals[each] for each in value.args)
+        left, right = map(self.operand, value.args)
         kept = frozenset(o for o in left.objs | right.objs if o[0] in ("seq", "tuple", "dict"))
         kept |= _numbered(value.data, left, right) | computed(value.data, left, right)
         order = beside(left, "unordered") | beside(right, "unordered")
@@ -653,7 +680,7 @@ class Evaluation(Walk):
         return -1
 
     def unary(self, number: int, value: Instruction) -> Val:
-        operand = self.vals[value.args[0]]
+        operand = self.operand(value.args[0])
         if value.data == "Not":
             return Val(frozenset(("several", not o[1]) for o in operand.each if o[0] == "several"), self.truth(operand))
         constant = operand.constant()
@@ -662,7 +689,7 @@ class Evaluation(Walk):
         return Val(v=operand.v, n=operand.n, state=operand.state)
 
     def compare(self, number: int, value: Instruction) -> Val:
-        left, right = (self.vals[each] for each in value.args)
+        left, right = map(self.operand, value.args)
         if value.data in ("Is", "IsNot") and right.is_const(None) and self._made_late(number, value.args[0]):
             return Val()  # the first time it is there nowhere
         if value.data in _COMPARED:
@@ -722,11 +749,11 @@ class Evaluation(Walk):
         return {self.code.blocks[branch].end[1] for branch in self.unit.control.deciding(block)}
 
     def join_parts(self, number: int, value: Instruction) -> Val:
-        parts = [self.vals[each] for each in value.args]
+        parts = [self.operand(each) for each in value.args]
         return Val(spelled(parts), combined(*(p.v for p in parts)))
 
     def slice_(self, number: int, value: Instruction) -> Val:
-        return Val(v=combined(*(self.vals[each].v for each in value.args)))
+        return Val(v=combined(*(self.operand(each).v for each in value.args)))
 
     def display(self, number: int, value: Instruction) -> Val:
         """A list, set or dictionary that is written out; of a module's own with what other functions put into it."""
@@ -740,7 +767,7 @@ class Evaluation(Walk):
         return [user.data for user in users if user.op == "store_global"]
 
     def tuple_(self, number: int, value: Instruction) -> Val:
-        parts = [self.vals[each] for each in value.args]
+        parts = [self.operand(each) for each in value.args]
         v = frozenset().union(*(p.v for p in parts)) if parts else NONE
         if value.data:  # starred elements
             inner = join(elements(p) if i in value.data else p for i, p in enumerate(parts))
@@ -750,7 +777,7 @@ class Evaluation(Walk):
         return Val(made.objs, v)
 
     def set_(self, number: int, value: Instruction) -> Val:
-        parts = [self.vals[each] for each in value.args]
+        parts = [self.operand(each) for each in value.args]
         texts = len(parts) > 1 and any(is_text(part) for part in parts)
         order = frozenset({unordered("set")}) if texts else NONE
         return Val(sequence(join(parts)).objs | order, frozenset().union(*(p.v for p in parts)))
@@ -766,15 +793,15 @@ class Evaluation(Walk):
         return () if constant is None else constant
 
     def iter_(self, number: int, value: Instruction) -> Val:
-        iterable: Val = self.vals[value.args[0]]
+        iterable: Val = self.operand(value.args[0])
         self.calling.drain(number, iterable)
         return iterable
 
     def more(self, number: int, value: Instruction) -> Val:
-        return Val(v=self.vals[value.args[0]].n)
+        return Val(v=self.operand(value.args[0]).n)
 
     def next_(self, number: int, value: Instruction) -> Val:
-        return self.element(self.vals[value.args[0]])
+        return self.element(self.operand(value.args[0]))
 
     def element(self, iterable: Val) -> Val:
         """One element of what is iterated."""
@@ -801,14 +828,14 @@ class Evaluation(Walk):
 
     def collect(self, number: int, value: Instruction) -> Val:
         kind, count, iterators = value.data
-        elts = [self.vals[each] for each in value.args[:count]]
+        elts = [self.operand(each) for each in value.args[:count]]
         n: Causes = NONE
         for each in value.args[count : count + iterators]:
-            n |= self.vals[each].n
+            n |= self.operand(each).n
         for each in value.args[count + iterators :]:
-            n |= self.truth(self.vals[each])
+            n |= self.truth(self.operand(each))
         v = frozenset().union(*(e.v for e in elts)) if kind != "dict" else NONE
-        over = [self.vals[each] for each in value.args[count : count + iterators]]
+        over = [self.operand(each) for each in value.args[count : count + iterators]]
         order = frozenset().union(*(beside(each, "unordered") for each in over))
         if kind == "set":
             order = frozenset({unordered("set")}) if elts and is_text(elts[-1]) else NONE
@@ -818,7 +845,7 @@ class Evaluation(Walk):
         return Val(made.objs | order if elts else NONE, v, n, state=elts[-1].state - UNPLACED)
 
     def unpack(self, number: int, value: Instruction) -> Val:
-        owner = self.vals[value.args[0]]
+        owner = self.operand(value.args[0])
         position, count, star = value.data
         found: list[Val] = []
         fits = star < 0 and any(o[0] == "tuple" and len(o[1]) == count for o in owner.each)
@@ -854,25 +881,30 @@ class Evaluation(Walk):
         return picked(passed, position) if told else UNKNOWN
 
     def enter(self, number: int, value: Instruction) -> Val:
-        return self.calling.enter(number, self.vals[value.args[0]])
+        return self.calling.enter(number, self.operand(value.args[0]))
 
     def leave(self, number: int, value: Instruction) -> Val:
-        self.calling.leave(number, self.vals[value.args[0]])
+        self.calling.leave(number, self.operand(value.args[0]))
         return BOTTOM
 
     def await_(self, number: int, value: Instruction) -> Val:
-        return fetched(self.vals[value.args[0]])
+        return fetched(self.operand(value.args[0]))
 
     def phi(self, number: int, value: Instruction) -> Val:
-        arriving = [each for each in self._completed(value, self._arriving(value)) if each != number]
-        operands = [each for each in arriving if self.vals[each] is not NOT_YET]
+        vals = {each: self.operand(each) for each in value.args}
+        arriving = [each for each in self._completed(value, self._arriving(value, vals)) if each != number]
+        vals |= {each: self.vals[each] for each in arriving if each not in vals}
+        operands = [each for each in arriving if vals[each] is not NOT_YET]
         if arriving and not operands:
             return NOT_YET
         alone = self._of_one_rank(value)
-        ways = {each: self.vals[each] for each in operands if self.code.values[each].op != "undefined"}
-        ways |= {each: ways[each].alone() for each in self._coming_alone(value, ways)}
+        ways = {each: vals[each] for each in operands if self.code.values[each].op != "undefined"}
+        if any(each.v or each.n or each.p for each in ways.values()):
+            self._asked_alone[number] = coming = self._coming_alone(value)
+            ways |= {each: ways[each].alone() for each in coming if each in ways}
         result = join_ways(way.without_lengths() if each in alone else way for each, way in ways.items())
-        result = Val(result.objs | self._filled(number, value), result.v, result.n, result.p, result.state)
+        if filled := self._filled(number, value):
+            result = Val(result.objs | filled, result.v, result.n, result.p, result.state)
         roots = {self.root(each) for each in operands}
         if len(roots) == 1 and len({self.growth(each) for each in operands}) > 1:
             return result.with_causes(n=self.conditions(self.unit.control.choosing(value.block)))
@@ -890,22 +922,22 @@ class Evaluation(Walk):
             return Val(result.objs, frozenset({UNIFORM}), result.n, result.p, result.state)
         if len({self._spans(each) for each in operands}) == 1:
             return result.with_causes(v=causes)  # as long on either way: `steps = tqdm(steps)`
-        absent = any(self.vals[each].objs == frozenset({NONE_OBJ}) for each in operands)
+        absent = any(vals[each].objs == {NONE_OBJ} for each in operands)
         if absent and self._is_one_thing(roots):
             return result.with_causes(p=causes)
-        n = _lengths_differ([self.vals[each] for each in operands], causes)
-        if any(o[0] == "tensor" for o in result.each) and apart(self.vals[each] for each in operands):
+        n = _lengths_differ([vals[each] for each in operands], causes)
+        if any(o[0] == "tensor" for o in result.each) and apart(vals[each] for each in operands):
             n = causes
-        result = in_parts(result, [self.vals[each] for each in operands], causes)
+        result = in_parts(result, [vals[each] for each in operands], causes)
         return result.with_causes(v=causes, n=n, p=causes if absent else NONE)
 
-    def _coming_alone(self, value: Instruction, ways: dict[int, Val]) -> list[int]:
+    def _coming_alone(self, value: Instruction) -> list[int]:
         """The operands of a phi that come on ways which only a job of one process takes (`world_size == 1`)."""
-        edges = self._edges_alone if any(each.v or each.n or each.p for each in ways.values()) else None
+        edges = self._edges_alone
         if not edges:
             return []
         unshared, rows = self._unshared(edges), zip(value.args, self.code.blocks[value.block].preds, strict=True)
-        return [e for e, (pred, _) in rows if e in ways and (pred in unshared or (pred, value.block) in edges)]
+        return [e for e, (pred, _) in rows if pred in unshared or (pred, value.block) in edges]
 
     def _unshared(self, edges: frozenset[tuple[int, int]]) -> frozenset[int]:
         """The blocks that only a job of one process reaches, which alone takes these ways."""
@@ -913,25 +945,29 @@ class Evaluation(Walk):
             self._reached[edges] = frozenset(self.order.blocks) - reachable(self.code, without=edges)
         return self._reached.get(edges, frozenset())
 
-    @property
-    def _edges_alone(self) -> frozenset[tuple[int, int]]:
-        """The ways out of branches that only a job of one process takes."""
-        return frozenset(
-            (block, way)
-            for block, test, then, otherwise in self._branches
-            for way, holds in ((then, True), (otherwise, False))
-            if self.vals[test] is NOT_YET or self.vals[test].is_only_alone(holds)
-        )
+    def _decide(self, number: int, condition: Val) -> None:
+        """Which ways only a job of one process takes has changed with a test: phis are asked again whose operands come
+        on others of them now."""
+        super()._decide(number, condition)
+        rows = self._branches.get(number, ())
+        taken = {(b, w) for b, w, holds in rows if condition is NOT_YET or condition.is_only_alone(holds)}
+        edges = self._edges_alone.difference((block, way) for block, way, _ in rows) | taken
+        if edges == self._edges_alone:
+            return
+        self._edges_alone = edges
+        for phi, coming in self._asked_alone.items():
+            if self._coming_alone(self.code.values[phi]) != coming:
+                self._mark(self.order.place[phi])
 
     @cached_property
-    def _branches(self) -> list[tuple[int, int, int, int]]:
-        """(block, test, way where it holds, way where it does not) of branches that may tell a job of one process."""
-        ends = ((block, self.code.blocks[block].end) for block in self.order.blocks)
-        return [
-            (block, *end[1:4])
-            for block, end in ends
-            if end[0] == "branch" and end[2] != end[3] and self._may_tell_one(self.code.values[end[1]])
-        ]
+    def _branches(self) -> dict[int, list[tuple[int, int, bool]]]:
+        """By test that may tell a job of one process the ways out of its branches: (block, way, whether it holds)."""
+        found: dict[int, list[tuple[int, int, bool]]] = {}
+        for block in self.order.blocks:
+            end = self.code.blocks[block].end
+            if end[0] == "branch" and end[2] != end[3] and self._may_tell_one(self.code.values[end[1]]):
+                found.setdefault(end[1], []).extend(((block, end[2], True), (block, end[3], False)))
+        return found
 
     def _may_tell_one(self, test: Instruction) -> bool:
         """Whether a test is no comparison, or one with the number that tells a job of one process."""
@@ -942,7 +978,7 @@ class Evaluation(Walk):
         """The operands of a phi that only the rank brings which a test compares with its own (`if rank == src`): by
         what they would differ elsewhere does not matter."""
         preds = self.code.blocks[value.block].preds
-        differing = [(each, pred) for each, (pred, _) in zip(value.args, preds, strict=True) if self.vals[each].n]
+        differing = [(each, pred) for each, (pred, _) in zip(value.args, preds, strict=True) if self.operand(each).n]
         return {each for each, pred in differing if self._is_one_rank(self._way(pred, value.block))}
 
     def _is_sent(self, value: Instruction, ways: dict[int, Val]) -> bool:
@@ -1003,13 +1039,13 @@ class Evaluation(Walk):
                 return NONE
         return frozenset(counted)
 
-    def _arriving(self, value: Instruction) -> list[int]:
+    def _arriving(self, value: Instruction, vals: dict[int, Val]) -> list[int]:
         """The operands of a phi, without those of ways that no call of the program takes.
 
         A parameter that all callers leave at None, or give the same flag, closes a way. It is asked only where the
         operands differ in how they vary.
         """
-        if len({self.vals[each].v for each in value.args}) < 2:
+        if len({each.v for each in vals.values()}) < 2:
             return list(value.args)
         preds = self.code.blocks[value.block].preds
         left = [
@@ -1146,7 +1182,7 @@ class Evaluation(Walk):
         return found
 
     def match(self, number: int, value: Instruction) -> Val:
-        return Val(v=self.vals[value.args[0]].v)
+        return Val(v=self.operand(value.args[0]).v)
 
     def yield_(self, number: int, value: Instruction) -> Val:
         return UNKNOWN
@@ -1258,8 +1294,9 @@ _DISPLAYS = {"list": Evaluation.tuple_, "set": Evaluation.set_, "dict": Evaluati
 _TRANSFER: dict[str, Callable[[Evaluation, int, Instruction], Val]] = {
     "param": Evaluation.param, "const": Evaluation.const, "name": Evaluation.name, "free": Evaluation.free,
     "import": Evaluation.imported, "closure": Evaluation.closure, "attr": Evaluation.attr, "item": Evaluation.item,
-    "call": Evaluation.call, "mut": Evaluation.mut, "binary": Evaluation.binary, "unary": Evaluation.unary,
-    "compare": Evaluation.compare, "tuple": Evaluation.tuple_, "list": Evaluation.display, "set": Evaluation.display,
+    "call": Evaluation.call, "part": Evaluation.part, "mut": Evaluation.mut, "binary": Evaluation.binary,
+    "unary": Evaluation.unary, "compare": Evaluation.compare,
+    "tuple": Evaluation.tuple_, "list": Evaluation.display, "set": Evaluation.display,
     "dict": Evaluation.display, "join": Evaluation.join_parts, "slice": Evaluation.slice_, "iter": Evaluation.iter_,
     "more": Evaluation.more, "next": Evaluation.next_, "collect": Evaluation.collect, "unpack": Evaluation.unpack,
     "enter": Evaluation.enter, "leave": Evaluation.leave, "await": Evaluation.await_, "phi": Evaluation.phi,
@@ -1271,7 +1308,8 @@ _TRANSFER: dict[str, Callable[[Evaluation, int, Instruction], Val]] = {
 # By op: how many of the first operands must be known before there is a value.
 _ALL = 1_000_000
 _WANTED = {
-    "attr": 1, "item": 2, "call": _ALL, "mut": 2, "binary": 2, "unary": 1, "compare": 2, "join": _ALL, "slice": 3,
+    "attr": 1, "item": 2, "call": _ALL, "part": _ALL, "mut": 2, "binary": 2, "unary": 1, "compare": 2, "join": _ALL,
+    "slice": 3,
     "iter": 1, "more": 1, "next": 1, "unpack": 1, "enter": 1, "leave": 1, "await": 1, "match": 1, "store_item": 2,
 }  # fmt: skip
 

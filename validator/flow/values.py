@@ -55,6 +55,7 @@ MORE: Obj = ("more",)  # there were too many: nothing that is added changes anyt
 _ANYTHING = frozenset({TOP, MORE})
 NOTHING: frozenset[Any] = frozenset()
 _numbers = count()
+_single: dict[Obj, Val] = {}  # by object the value that is just this one
 _HOLDING_ONE = frozenset({"seq", "remote", "future", "fetch", "reader", "namespace", "keeping", *_COUNTING})
 
 
@@ -177,11 +178,19 @@ NONE_OBJ = const_obj(None)
 
 
 def const(value: object) -> Val:
-    return Val(frozenset({const_obj(value)}))
+    return of_one(const_obj(value))
 
 
 def obj(*parts: Any) -> Val:
-    return Val(frozenset({parts}))
+    return of_one(parts)
+
+
+def of_one(o: Obj) -> Val:
+    """The value that is one object."""
+    known = _single.get(o)
+    if known is None:
+        known = _single[o] = Val(frozenset({o}))
+    return known
 
 
 def group_of(axes: frozenset[str], ranks: object = None, backend: str | None = None) -> Val:
@@ -286,6 +295,7 @@ def forget() -> None:
     """Forget the values of an earlier project."""
     Val._all.clear()
     Val._sets.clear()
+    _single.clear()
     _joins.clear()
     substitutions.clear()
     for value in (BOTTOM, UNKNOWN, ANYTHING, STRING):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from validator.domains.spmd import NONE, UNIFORM, Causes, only
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from validator.flow.program import Unit
     from validator.flow.solver import Read
 
-_NOTING = frozenset({"call", "attr", "iter", "enter", "leave", "store_item"})  # what notes more than a value
+_NOTING = frozenset({"call", "part", "attr", "iter", "enter", "leave", "store_item"})  # what notes more than a value
 _PATIENCE = 20  # evaluations of one instruction in one walk before its values are joined
 _plain = list.__getitem__
 
@@ -105,6 +106,7 @@ class Walk:
         self.code = unit.code
         self.order = unit.order
         self.vals = Tracked(unit.order)
+        self.operand = partial(_plain, self.vals)  # the value of an operand: its users are known, nothing is noted
         self.after = After()
         self.branches: dict[int, Causes] = {}  # by block: what its branch depends on, where that is something
         self._dirty = bytearray(b"\1") * len(self.order.numbers)
@@ -115,6 +117,8 @@ class Walk:
         self._asked: dict[int, frozenset[int]] = {}  # instruction -> blocks whose conditions it asked for
         self._asked_of: dict[int, set[int]] = {}  # block -> instructions that have asked for its condition
         self._outside: dict[Read, int | set[int]] = {}  # what else is read -> the instruction that does, or those
+        self._at_end: set[Read] = set()  # what is read by no instruction, but for the result as a whole
+        self._moved = True  # whether the last walk changed a value, or what an instruction notes
         self._now = -1  # the instruction that is evaluated
         self._back = -1  # the first place before it to which to go back
         self._again = False  # whether this is not the first walk
@@ -124,6 +128,9 @@ class Walk:
     def evaluate(self, number: int, value: Instruction) -> Val:
         """What an instruction gives."""
         raise NotImplementedError
+
+    def noted(self, number: int) -> object:
+        """What an evaluation of an instruction has noted."""
 
     def forget(self, number: int) -> None:
         """Drop what an earlier evaluation of an instruction has noted."""
@@ -137,6 +144,8 @@ class Walk:
     def reads(self, read: tuple[Hashable, Hashable]) -> None:
         """Another unknown is asked for."""
         now, known = self._now, self._outside.get(read)
+        if now < 0:
+            self._at_end.add(read)
         if now < 0 or known == now:
             return
         if known is None:
@@ -164,7 +173,9 @@ class Walk:
     def walk(self, news: frozenset[Read] | None) -> None:
         """Evaluate until nothing changes: everything, or what depends on news."""
         self._again, self._back = news is not None, -1
+        self._moved = news is None or not self._at_end.isdisjoint(news)
         self._anew.clear()
+        self.vals.read.clear()  # what the result read
         for read in news or ():
             known = self._outside.get(read, ())
             for number in (known,) if isinstance(known, int) else known:
@@ -188,24 +199,25 @@ class Walk:
 
     def _step(self, place: int, number: int, value: Instruction, count: int) -> None:
         vals, first = self.vals, self.order.first[place]
-        told = False
+        told, noted = False, None
         if self._again or count > 1:
             self._asked.pop(number, None)
             if value.op in _NOTING:
-                told = self.after.forget(number)
+                told, noted = self.after.forget(number), self.noted(number)
                 self.forget(number)
         self._now = number
-        read = vals.read
-        read.clear()
         new = self.evaluate(number, value)
-        args = value.args
-        for each in read:
-            if each not in args:
-                self._read_by.setdefault(each, {})[number] = None
-        old = _plain(vals, number)
+        if vals.read:
+            for each in vals.read:
+                if each not in value.args:
+                    self._read_by.setdefault(each, {})[number] = None
+            vals.read.clear()
+        old = self.operand(number)
         told = told or number in self.after.calls
         if new is old and not told:
+            self._moved = self._moved or value.op in _NOTING and self.noted(number) != noted
             return
+        self._moved = True
         joined = new if old is NOT_YET else join2(old, new) if count > _PATIENCE else widened(old, new)
         if first >= 0 and joined is not new and self._again and first not in self._anew:
             self._start_anew(first)  # something is taken back: what rests on itself must not stay
@@ -222,7 +234,10 @@ class Walk:
     def _tell(self, number: int, changed: bool, taken_back: bool) -> None:
         """Have the users of a value evaluated again; loops from the start if something was taken back."""
         places, values, loops = self.order.place, self.code.values, self.order.first
-        for user in (*self.unit.users.get(number, ()), *self._read_by.get(number, ())):
+        users = self.unit.users.get(number)
+        if number in self._read_by:
+            users = (*users, *self._read_by[number])
+        for user in users:
             place = places[user]
             if place < 0 or not (changed or values[user].op == "mut"):
                 continue
@@ -264,7 +279,7 @@ class Walk:
             if self.code.values[number].op == "const":
                 continue
             self._mark(place)
-            if _plain(self.vals, number) is not NOT_YET:
+            if self.operand(number) is not NOT_YET:
                 self.vals[number] = NOT_YET
                 known.append(number)
                 if number in self.order.tests:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from functools import cache
 
 from validator.files.integers import same
 from validator.ir.model import CallShape, Code, Loop, RawAt, Test, Unsupported
@@ -20,9 +21,16 @@ _HARMLESS = frozenset({
 _UNCHANGED = frozenset({"import", "const", "closure"})  # what no call changes
 
 
+_shape = cache(CallShape)  # one object for all calls that pass their arguments in the same way
+
+
 def place(node: ast.AST) -> RawAt:
     first, last = node.lineno, node.end_lineno  # type: ignore[attr-defined]
     return (same(first, first), node.col_offset, same(last, last), node.end_col_offset)  # type: ignore[attr-defined]
+
+
+class Within(dict[str, str]):
+    """The variables of a function whose body stands in its caller: names around it are not its own."""
 
 
 class Expressions(Builder):
@@ -41,6 +49,8 @@ class Expressions(Builder):
         for names in reversed(self._inner_names):
             if name in names:
                 return names[name]
+            if isinstance(names, Within):
+                return None
         return name if name in self.names.bound else None
 
     def load(self, name: str, node: ast.AST) -> int:
@@ -48,7 +58,7 @@ class Expressions(Builder):
         if variable is not None:
             return self.read(variable)
         distance, outer = 1, self.outer
-        while outer is not None:
+        while outer is not None and not any(isinstance(names, Within) for names in self._inner_names):
             if outer.code.kind != "class" and outer.code.kind != "module":
                 inner = outer.variable(name)
                 if inner is not None:
@@ -172,7 +182,7 @@ class Expressions(Builder):
             values.append(self.expression(keyword.value))
             names.append(keyword.arg or "**")
             written.append(keyword.value)
-        shape = CallShape(tuple(names))
+        shape = _shape(tuple(names))
         call = self.emit("call", tuple(values), shape, place(node))
         if not (isinstance(node.func, ast.Name) and node.func.id in _HARMLESS and self.variable(node.func.id) is None):
             for position, argument in enumerate(written):

@@ -5,18 +5,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from validator.ir.expressions import Expressions, place
+from validator.ir.expressions import Expressions, Within, place
 from validator.ir.model import CallShape, Code, Loop, Test, Unsupported, repeated
+from validator.ir.parts import Part, parts_of
 from validator.ir.scopes import Names, defaults, names_of, parameters, statements
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 _ENDING = frozenset({("sys", "exit"), ("os", "_exit"), ("os", "abort"), ("", "exit"), ("", "quit")})
 
 
-def lower(tree: ast.Module, walrus: bool = True) -> tuple[dict[str, Code], int]:
+def lower(
+    tree: ast.Module, walrus: bool = True, text: str = "", elsewhere: frozenset[str] = frozenset()
+) -> tuple[dict[str, Code], int]:
     """The units of a file by their keys, and how many could not be lowered (their names are missing).
 
-    `walrus`: whether the file may hold assignment expressions.
+    `walrus`: whether the file may hold assignment expressions. `text`: the file, which tells the functions that it
+    names twice, where they are defined and where they are called: these are lowered as a part of their caller, too, but
+    for those that others `elsewhere` are called like.
     """
     units: dict[str, Code] = {}
     failed: list[str] = []
@@ -24,7 +29,12 @@ def lower(tree: ast.Module, walrus: bool = True) -> tuple[dict[str, Code], int]:
     names = names_of((), tree.body, walrus)
     top = _Statements(code, names, None, units, failed)
     top.raising, top.walrus = _raising(tree), walrus
+    top.parts = parts_of(tree, text, elsewhere) if text else {}
     top.unit(tree.body)
+    for code in units.values():
+        for name in code.parts:
+            if name in units:
+                units[name].part_of = code.key
     return units, len(failed)
 
 
@@ -39,7 +49,9 @@ class _Statements(Expressions):
         self.taken: set[str] = outer.taken if isinstance(outer, _Statements) else set()  # qualified names in the file
         self.raising: frozenset[str] = outer.raising if isinstance(outer, _Statements) else frozenset()
         self.walrus: bool = outer.walrus if isinstance(outer, _Statements) else True
+        self.parts: dict[str, Part] = outer.parts if isinstance(outer, _Statements) else {}
         self._cleanups: list[Callable[[], None]] = []  # what runs when the block around is left, innermost last
+        self._around: list[str] = []  # the functions around whose bodies are a part of this unit
         self._jumps: list[tuple[int, int, int]] = []  # of the loops around: (header, after, cleanups outside)
         super().__init__(code, names, outer)
 
@@ -121,6 +133,8 @@ class _Statements(Expressions):
     # -- simple statements ---------------------------------------------------------------------------------
 
     def _Expr(self, node: ast.Expr) -> None:
+        if self._part(node.value) is not None:
+            return
         value = self.expression(node.value)
         if isinstance(node.value, ast.Call) and (
             _ends_process(node.value.func) or _asked(node.value.func) in self.raising
@@ -128,16 +142,62 @@ class _Statements(Expressions):
             self.end("raise", value, "process" if _ends_process(node.value.func) else "")
 
     def _Assign(self, node: ast.Assign) -> None:
-        value = self.expression(node.value)
+        value, given = self._part(node.value) or (self.expression(node.value), node.value)
         for target in node.targets:
-            if isinstance(target, ast.Tuple | ast.List) and isinstance(node.value, ast.Tuple | ast.List):
-                plain = not any(isinstance(e, ast.Starred) for e in (*target.elts, *node.value.elts))
-                if plain and len(target.elts) == len(node.value.elts):
+            if isinstance(target, ast.Tuple | ast.List) and isinstance(given, ast.Tuple | ast.List):
+                plain = not any(isinstance(e, ast.Starred) for e in (*target.elts, *given.elts))
+                if plain and len(target.elts) == len(given.elts):
                     parts = self.code.values[value].args
                     for each, part in zip(target.elts, parts, strict=True):
                         self.assign(each, part)
                     continue
             self.assign(target, value)
+
+    def _part(self, node: ast.expr) -> tuple[int, ast.expr] | None:
+        """The body of a function that is called here alone, as a part of this unit: the value that it returns, and how
+        that is written. None where a call is a call."""
+        part = self.parts.get(_asked(node.func)) if isinstance(node, ast.Call) and self.parts else None
+        if part is None or self.code.kind != "function" or not isinstance(node, ast.Call):
+            return None
+        given = part.given(node)
+        if given is None or part.cls and (self.code.outer != f"{part.cls}.<class>" or not self._is_method()):
+            return None
+        callee = self.expression(node.func)
+        values = {name: self.expression(argument) for name, argument in given.items()}
+        self.emit("part", (callee, *values.values()), CallShape(tuple(values)), place(node))
+        names: dict[str, str] = {"self": self.variable("self") or "self"} if part.cls else {}
+        for name, argument in given.items():
+            held = self.variable(argument.id) if isinstance(argument, ast.Name) else None
+            if held is not None and name not in part.bound:
+                names[name] = held  # the same variable, under the name that it has there
+            else:
+                names[name] = self._fresh(name, part)
+                self.write(names[name], values[name])
+        for name in part.bound - set(names):
+            names[name] = self._fresh(name, part)
+        self.code.parts.append(f"{part.cls}.{part.name}" if part.cls else part.name)
+        self._around.append(part.name)
+        self._inner_names.append(Within(names))
+        *firsts, last = part.body
+        self.body(firsts)
+        if isinstance(last, ast.Return):
+            self.at = place(last)
+            written = last.value or ast.copy_location(ast.Constant(None), last)
+            value, written = self._part(written) or (self.expression(written), written)
+        else:
+            self.body([last])
+            written = ast.copy_location(ast.Constant(None), last)
+            value = self.emit("const", (), None, place(node))
+        self._inner_names.pop()
+        self._around.pop()
+        self.at = place(node)
+        return value, written
+
+    def _is_method(self) -> bool:
+        return bool(self.code.params) and self.code.params[0][0] == "self"
+
+    def _fresh(self, name: str, part: Part) -> str:
+        return name if name not in self.names.bound and not self._around else f"{name}@{part.name}"
 
     def _AnnAssign(self, node: ast.AnnAssign) -> None:
         if isinstance(node.target, ast.Name):
@@ -184,7 +244,12 @@ class _Statements(Expressions):
     # -- leaving -------------------------------------------------------------------------------------------
 
     def _Return(self, node: ast.Return) -> None:
-        value = self.expression(node.value) if node.value is not None else self.emit("const", (), None, place(node))
+        if node.value is None:
+            value = self.emit("const", (), None, place(node))
+        elif (part := self._part(node.value)) is not None:
+            value = part[0]
+        else:
+            value = self.expression(node.value)
         self._unwind(0)
         self._leave(value)
 

@@ -15,6 +15,7 @@ within their unit, operands are such numbers.
 | `attr` | object | the attribute's name |
 | `item` | object, key | – |
 | `call` | callee, arguments | `CallShape` |
+| `part` | callee, arguments | `CallShape`: by the names of parameters; the body of the function follows |
 | `mut` | a variable as it was, the call that was given it | the argument's position, -1 for the receiver |
 | `binary`, `unary`, `compare` | operands | the operator as `ast` names it |
 | `tuple`, `list`, `set` | elements | the positions of starred elements |
@@ -51,6 +52,10 @@ RawAt = tuple[int, int, int, int]  # as `ast` counts: lines from 1, columns in b
 def repeated(qualname: str, line: int) -> str:
     """The key of a unit whose qualified name another one before it in the file has."""
     return f"{qualname}@{line}"
+
+
+# One object for equal rows of numbers (operands, values of a variable): most units are small, and so are these numbers.
+shared = dict[tuple[int, ...], tuple[int, ...]]().setdefault
 
 
 class Unsupported(Exception):
@@ -120,7 +125,7 @@ class Code:
 
     __slots__ = (
         "annotated", "at", "blocks", "decorators", "defaults", "definitions", "exits", "is_async", "is_generator",
-        "key", "kind", "loops", "name", "outer", "params", "qualname", "tests", "values",
+        "key", "kind", "loops", "name", "outer", "params", "part_of", "parts", "qualname", "tests", "values",
     )  # fmt: skip
 
     def __init__(self, kind: str, name: str, qualname: str, outer: str | None, at: RawAt) -> None:
@@ -135,11 +140,13 @@ class Code:
         self.params: tuple[tuple[str, str], ...] = ()  # (name, kind): pos, any, kw, * or **
         self.defaults: dict[str, int] = {}  # parameter -> value in the unit around
         self.decorators: tuple[int, ...] = ()  # values in the unit around
-        self.definitions: dict[str, list[int]] = {}  # variable -> its values, for units inside that read it
+        self.definitions: dict[str, tuple[int, ...]] = {}  # variable -> its values, for units inside that read it
         self.loops: dict[int, Loop] = {}  # by header
         self.tests: dict[int, Test] = {}  # by the block that ends in the branch
         self.exits: list[tuple[int, dict[str, int]]] = []  # (block of a return, parameters as they are there)
         self.annotated: list[str] = []  # of the body of a class: annotated names in their order
+        self.parts: list[str] = []  # the keys of the units whose code stands here as well
+        self.part_of = ""  # the key of the unit in which this code stands as well
         self.is_async = False
         self.is_generator = False
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from validator.ir.model import Block, Code, RawAt, Value
+from validator.ir.model import Block, Code, RawAt, Value, shared
 
 Variable = str | tuple[str, int]  # a name, or a temporary
+_way = dict[tuple[int, bool], tuple[int, bool]]().setdefault  # one object for equal ways into blocks
 
 
 class Builder:
@@ -28,6 +29,7 @@ class Builder:
         self._sealed: list[bool] = []
         self._incomplete: dict[int, dict[Variable, int]] = {}
         self._replaced: dict[int, int] = {}
+        self._definitions: dict[str, list[int]] = {}
         self.inside: list[Code] = []  # the units that are made here
         self._phis: list[int] = []
         self._temporaries = 0
@@ -46,7 +48,7 @@ class Builder:
         self._fields.append({})
         self._sealed.append(False)
         for handler in self.handlers:
-            self.code.blocks[handler].preds.append((number, True))
+            self.code.blocks[handler].preds.append(_way((number, True), (number, True)))
         return number
 
     def start(self, block: int, seal: bool = True) -> None:
@@ -66,7 +68,7 @@ class Builder:
             return
         block.end = end
         for target in block.successors():
-            self.code.blocks[target].preds.append((self.block, False))
+            self.code.blocks[target].preds.append(_way((self.block, False), (self.block, False)))
 
     def jump(self, target: int) -> None:
         self.end("jump", target)
@@ -88,7 +90,7 @@ class Builder:
 
     def emit(self, op: str, args: tuple[int, ...] = (), data: Any = None, at: RawAt | None = None) -> int:
         number = len(self.code.values)
-        self.code.values.append(Value(op, args, data, at or self.at, self.block))
+        self.code.values.append(Value(op, shared(args, args), data, at or self.at, self.block))
         self.code.blocks[self.block].values.append(number)
         return number
 
@@ -101,7 +103,7 @@ class Builder:
     def write(self, variable: Variable, value: int) -> None:
         self._last[self.block][variable] = value
         if isinstance(variable, str):
-            self.code.definitions.setdefault(variable, []).append(value)
+            self._definitions.setdefault(variable, []).append(value)
 
     def read(self, variable: Variable) -> int:
         return self.resolved(self._at_end(variable, self.block))
@@ -154,7 +156,7 @@ class Builder:
         self.code.values.append(Value(op, (), variable if isinstance(variable, str) else "", at, block))
         self.code.blocks[block].values.insert(0, number)
         if isinstance(variable, str):
-            self.code.definitions.setdefault(variable, []).append(number)
+            self._definitions.setdefault(variable, []).append(number)
         return number
 
     def _complete(self, phi: int, variable: Variable, block: int) -> int:
@@ -227,14 +229,14 @@ class Builder:
             if value.args:
                 args = tuple([resolved(a) if a >= 0 else a for a in value.args])
                 if args != value.args:
-                    code.values[number] = value._replace(args=args)
+                    code.values[number] = value._replace(args=shared(args, args))
         for each in code.blocks:
             each.values = [v for v in each.values if v not in self._replaced]
             if each.end[0] in ("branch", "return", "raise") and each.end[1] >= 0:
                 each.end = (each.end[0], resolved(each.end[1]), *each.end[2:])
-        code.definitions = {
-            name: list(dict.fromkeys(resolved(v) for v in values)) for name, values in code.definitions.items()
-        }
+        for name, values in self._definitions.items():
+            numbers = tuple(dict.fromkeys(map(resolved, values)))
+            code.definitions[name] = shared(numbers, numbers)
         code.exits = [(b, {name: resolved(v) for name, v in kept.items()}) for b, kept in code.exits]
         for inner in self.inside:
             inner.defaults = {name: resolved(v) for name, v in inner.defaults.items()}

@@ -56,6 +56,7 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 - `result = "parser"`: a parser of a command line; `"command"`: of its receiver that of one command; `"namespace"`: what
   the receiver makes of a command line, `"namespace and rest"`: a pair with what it leaves over.
 - `numbers = true`: the rank is the number itself, not a test of it; `counts = true`: the size is the number of ranks.
+  `result = "made of:NAME"`: what is made varies as the arguments do.
   Words for results of this kind: `job rank`, `job ranks` (ranks in the job of members of the group), `listing` (file
   names in no order).
 - `layout`: how the result, a tensor, is laid out: `sizes` (the arguments are its sizes), `size` (the first one is),
@@ -75,8 +76,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 
 `[seeds]`: a library with a random state of its own -> the calls that seed it, the seed being the first argument.
 `[objects]`, by name: `iterates = "data"`, `generates = true` (methods draw random numbers), `attributes =
-{name = result}`, `axes`, `bases = [names]`, `forwards = true` (attributes that it lacks are those of what it keeps as
-`module`),
+{name = result}` (`as it`: it varies as the object does), `axes`, `bases = [names]`, `forwards = true` (attributes that
+it lacks are those of what it keeps as `module`),
 `entrances = {name = {runs = method, before = count, unless = method}}`: calling `name` of a class below it runs this
 method, of which it fills so many parameters first, but for classes that have the other one,
 `inside = step` (of `NAME()` or `NAME(argument)`, a context manager: how what is made in it is placed).

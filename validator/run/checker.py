@@ -14,7 +14,7 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from itertools import chain
 from typing import ClassVar, NamedTuple
 
@@ -40,7 +40,6 @@ _ORDER = {  # families, so that two processes that begin at the two ends share l
     for place, family in enumerate(("options", "parallelism", "source", "launch", "loading", "names", "interface"))
 }
 _SOLVING = ("compilation", "distributed")  # families whose rules ask the solver: one process solves for all of them
-_FEW = 10  # files
 _WORD = re.compile(rb"\w+")
 _RECURSION_LIMIT = 6_000  # a generated file may chain thousands of `+`; deeper ones are a finding
 
@@ -162,12 +161,23 @@ def examine(source: SourceFile, problem: tuple[str, str] | None, rules: list[Loa
         except Exception as error:
             errors.append(f"internal error: the facts of {source.path} could not be extracted: {told(error)}")
             source.facts = FileFacts(language=language(source.path))
-    words = b" ".join(set(_WORD.findall(data)))  # a word is in a file where it is in one of its words
-    within = ((token, token.encode()) for token in all_tokens(rules))
-    tokens = frozenset(token for token, it in within if it in (words if _WORD.fullmatch(it) else data))
+    tokens = _tokens_in(data, all_tokens(rules))
     findings = list(_file_findings(source, rules, tokens, errors))
     comments = () if problem is not None else comments_of(data, source)
     return Record(source.facts, tuple(findings), comments, tokens, tuple(errors))
+
+
+def _tokens_in(data: bytes, tokens: Iterable[str]) -> frozenset[str]:
+    """The tokens that a file contains: a word is in a file where it is in one of its words."""
+    words = b" ".join(set(_WORD.findall(data)))
+    spelled = ((token, *_spelled(token)) for token in tokens)
+    return frozenset(token for token, it, is_word in spelled if it in (words if is_word else data))
+
+
+@cache
+def _spelled(token: str) -> tuple[bytes, bool]:
+    """A token as it stands in files, and whether it is a word."""
+    return token.encode(), _WORD.fullmatch(token.encode()) is not None
 
 
 def all_tokens(rules: Iterable[LoadedRule]) -> frozenset[str]:
@@ -265,10 +275,13 @@ def _made(
     if count > 1 and hasattr(os, "fork"):
         yield from _made_in_processes(missing, run, count)
         return
+    solving = any(map(is_solving, run.rules))
     for entry, content in missing:
-        # the tree of a file that was just changed is wanted again; those of a whole project would fill the memory
-        source = sources[entry.path] if len(missing) < _FEW else None
+        source = sources[entry.path]
         content, data, record = _one(entry, content, run.rules, keep, source)
+        if solving:
+            source.lower()
+        source.let_go()
         yield entry.path, content, data, record
 
 

@@ -67,7 +67,7 @@ class Registries:
         found: dict[str, set[str]] = {}
         places: dict[str, tuple[str, int]] = {}
         for module in self._modules():
-            for unit in self.flow.units_of(module).values() if b"@" in module.source.data else ():
+            for unit in self.flow.whole_units(module) if b"@" in module.source.data else ():
                 for name, text, line in _given(unit):
                     found.setdefault(name, set()).add(text)
                     places.setdefault(name, (module.path, line))

@@ -52,7 +52,7 @@ def check_project(project: Project) -> Iterator[Finding]:
 def _loaders(call: Place) -> Iterator[Place]:
     """The arguments of a call that are data loaders."""
     for number in call.value.args[1:]:
-        place = call._replace(number=number)
+        place = call.value_at(number)
         if any(o[:2] == ("made", _LOADER) for o in place.closed.each):
             yield place
 

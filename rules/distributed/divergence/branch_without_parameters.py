@@ -115,7 +115,7 @@ def _parting(calls: list[Place]) -> Place | None:
     for branch, way in sorted(arms[0]):
         if any((branch, way) not in each for each in arms):
             continue
-        test = calls[0]._replace(number=unit.code.blocks[branch].end[1]).origin
+        test = calls[0].value_at(unit.code.blocks[branch].end[1]).origin
         if _differs(test):
             return test
     return None
@@ -156,7 +156,7 @@ def _looks_inside(test: Place) -> bool:
                 "isnan",
             )
         if place.value.op in ("compare", "unary", "binary"):
-            stack += [place._replace(number=each) for each in place.value.args]
+            stack += [place.value_at(each) for each in place.value.args]
     return False
 
 

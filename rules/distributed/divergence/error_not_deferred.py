@@ -65,7 +65,7 @@ def _meeting(queries: Queries, effectful: frozenset[Unit], unit: Unit, handler: 
     raises = [b for b in raises if unit.code.blocks[b].end[1] in kept or not kept.isdisjoint(_tests(unit, b))]
     for number, site in sorted(queries.flow.result(unit).sites.items()):
         meets = site.operations or any(target.unit in effectful for target in site.targets)
-        place = caught._replace(number=number)
+        place = caught.value_at(number)
         if not meets or site.away or not follows(caught, place):
             continue
         if site.operations and not kept.isdisjoint(unit.code.values[number].args):

@@ -53,7 +53,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             for each in _gone_through(place):
                 passes.setdefault(each.root.number, []).append(place)
         for source, places in passes.items():
-            origin = places[0]._replace(number=source)
+            origin = places[0].value_at(source)
             pair = _one_after_the_other(places) if len(places) > 1 else None
             if pair is not None and (_is_iterator(origin) or _is_passed_one(queries, origin)):
                 yield _report(origin, *pair, "error")
@@ -65,7 +65,7 @@ def _given(queries: Queries, unit: Unit) -> Iterator[Unit]:
     """The units to which a unit passes generators."""
     for number, value in enumerate(unit.code.values):
         place = Place(queries.flow, unit, number)
-        if value.op == "call" and any(_is_iterator(place._replace(number=n).root) for n in value.args[1:] if n >= 0):
+        if value.op == "call" and any(_is_iterator(place.value_at(n).root) for n in value.args[1:] if n >= 0):
             yield from queries.targets(place)
 
 
@@ -82,7 +82,7 @@ def _gone_through(place: Place) -> Iterator[Place]:
     elif value.op == "call":
         name = place.method
         if name in _CONSUMING | (_GENERATORS - {"iter"}) and place.receiver is None or name in _HANDED:
-            yield from (place._replace(number=n) for n in value.args[1:])
+            yield from (place.value_at(n) for n in value.args[1:])
 
 
 def _is_annotated(place: Place) -> bool:

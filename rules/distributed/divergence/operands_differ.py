@@ -65,7 +65,7 @@ def _is_asserted(tensor: Place) -> bool:
             tensor.unit.code.blocks[s].end[0] == "raise" for s in block.successors()
         ):
             continue
-        for part in tensor._replace(number=block.end[1]).parts:
+        for part in tensor.value_at(block.end[1]).parts:
             if (
                 part.value.op == "attr"
                 and part.value.data in ("shape", "size")

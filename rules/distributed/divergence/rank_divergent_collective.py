@@ -1405,6 +1405,22 @@ def main(path):
     with leader_first(LOCAL_RANK):
         print(path)
 """,
+    # the kind of the device is the job's; whether there are ranks at all is, too, also kept in a variable
+    """
+import os
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+def wrapped(args, model, device):
+    distributed = device.type != "cpu" and args.rank != -1
+    if distributed:
+        model = DistributedDataParallel(model, device_ids=[device.index])
+    return model
+
+def main(args, model):
+    args.local_rank, args.rank = int(os.getenv("LOCAL_RANK", -1)), int(os.getenv("RANK", -1))
+    return wrapped(args, model, torch.device("cuda", args.local_rank))
+""",
 ]
 
 

@@ -298,7 +298,7 @@ def _ways(before: _Way, phi: Place, user: Place) -> Iterator[_Way]:
     asked = before.asked or phi.unit is not user.unit or bool(control.deciding(user.value.block) - here)
     for number, (pred, raised) in zip(phi.value.args, blocks[phi.value.block].preds, strict=True):
         branches = control.deciding(pred) - here
-        places = [phi._replace(number=blocks[branch].end[1]) for branch in branches]
+        places = [phi.value_at(blocks[branch].end[1]) for branch in branches]
         tests = [place.closed for place in places]
         by = only(frozenset().union(*map(truth_of, tests)), "rank", "member", "data", "param")
         by |= rank(WHOLE, sure=False) if any(map(_may_tell_ranks, places)) else NONE
@@ -306,13 +306,13 @@ def _ways(before: _Way, phi: Place, user: Place) -> Iterator[_Way]:
         value = phi.unit.code.values[number]
         written = value.op != "const" or bool(control.deciding(value.block) - here)
         chosen = written and (before.chosen or bool(branches) and not is_left and not asked)
-        yield _Way(phi._replace(number=number), chosen, asked or is_left, before.by | by)
+        yield _Way(phi.value_at(number), chosen, asked or is_left, before.by | by)
 
 
 def _may_tell_ranks(test: Place) -> bool:
     """Whether a test for equality is about something of which nothing is known: it may be the rank of the caller."""
     compared = test.root
-    sides = (compared._replace(number=n).closed for n in compared.value.args)
+    sides = (compared.value_at(n).closed for n in compared.value.args)
     return (
         compared.value.op == "compare"
         and compared.value.data in ("Eq", "NotEq")

@@ -66,7 +66,7 @@ def _sharded(call: Place) -> Place | None:
     if receiver is not None and call.method in _GATHERING | _LOCAL:
         return receiver if _is_sharded(receiver) else None
     if call.method in _SHOWING:
-        given = [call._replace(number=each) for each in call.value.args[1:]]
+        given = [call.value_at(each) for each in call.value.args[1:]]
         held = (each for each in given if call.method == "save" and "dtensor" in each.closed.placements)
         return next((each for each in given if _is_sharded(each)), None) or next(held, None)
     return None

@@ -99,7 +99,7 @@ def _read(test: Place) -> Iterator[Place]:
     stack, seen = [(test.number, False)], {(test.number, False)}
     while stack:
         number, counted = stack.pop()
-        place = test._replace(number=number)
+        place = test.value_at(number)
         value = place.value
         yield place
         if counted and value.op == "mut":

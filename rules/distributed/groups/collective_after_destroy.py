@@ -55,7 +55,7 @@ def _late(queries: Queries, end: Place, making: frozenset[Unit]) -> Iterator[Pla
     stack = [(end.value.block, end.number)]
     while stack:
         block, after = stack.pop()
-        calls = [end._replace(number=n) for n in unit.code.blocks[block].values if n > after]
+        calls = [end.value_at(n) for n in unit.code.blocks[block].values if n > after]
         calls = [call for call in calls if call.value.op == "call"]
         again = [call for call in calls if _makes(queries, call, making)]
         left = [call for call in calls if not again or call.number < again[0].number]

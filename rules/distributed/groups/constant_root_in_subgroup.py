@@ -93,7 +93,7 @@ def _tests_of_root(call: Place, root: Given) -> tuple[frozenset[int], bool]:
     asking, is_root = set(), False
     for branch in control.deciding(call.value.block):
         end = code.blocks[branch].end
-        test = call._replace(number=end[1]).root
+        test = call.value_at(end[1]).root
         if test.value.op != "compare" or test.value.data not in ("Eq", "NotEq"):
             continue
         if any(_same(test.operand(i), root) for i in (0, 1)):

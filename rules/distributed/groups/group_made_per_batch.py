@@ -80,14 +80,11 @@ def _per_batch(place: Place) -> bool:
         blocks = set(blocks_of(code, header))
         if place.value.block not in blocks:
             continue
-        over = place._replace(number=loop.iterator).operand(0) if loop.iterator >= 0 else None
+        over = place.value_at(loop.iterator).operand(0) if loop.iterator >= 0 else None
         if over is not None and _is_data(over):
             return True
         called = (
-            place._replace(number=n).method
-            for b in blocks
-            for n in code.blocks[b].values
-            if code.values[n].op == "call"
+            place.value_at(n).method for b in blocks for n in code.blocks[b].values if code.values[n].op == "call"
         )
         if not models.likely["training"].isdisjoint(called):
             return True
@@ -105,9 +102,7 @@ def _kept(place: Place) -> bool:
     method, code = place.unit.method, place.unit.code
     if method is not None and any(d.removesuffix("()").rpartition(".")[2] in _CACHES for d in method.facts.decorators):
         return True
-    tests = (
-        place._replace(number=code.blocks[b].end[1]).origin for b in place.unit.control.deciding(place.value.block)
-    )
+    tests = (place.value_at(code.blocks[b].end[1]).origin for b in place.unit.control.deciding(place.value.block))
     return any(_asks(test) for test in tests)
 
 

@@ -57,7 +57,7 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def _operands(call: Place) -> list[Place]:
-    return [call._replace(number=number) for number in call.value.args[1:]]
+    return [call.value_at(number) for number in call.value.args[1:]]
 
 
 def _is_extreme(call: Place) -> bool:
@@ -123,12 +123,12 @@ def _buffers(manager: Place) -> set[int]:
     """The variables that a context manager splits: what it, or the function that made it, was given."""
     found: set[int] = set()
     for number in (each.number for each in manager.sources):
-        made = manager._replace(number=number)
+        made = manager.value_at(number)
         if made.value.op == "call" and ("made", _SPLITTING) in made.val.objs:
             for operand in _operands(made):
                 parts = operand.root.value
                 held = parts.args if parts.op in ("list", "tuple") else (operand.number,)
-                found |= {operand._replace(number=part).root.number for part in held}
+                found |= {operand.value_at(part).root.number for part in held}
     return found
 
 

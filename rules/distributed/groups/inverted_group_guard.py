@@ -58,7 +58,7 @@ def _first_of(test: Place, unit: Unit, block: int, yes: int) -> Place | None:
         last = unit.code.blocks[block].values[-1]
     else:
         return None
-    compared = test._replace(number=last)
+    compared = test.value_at(last)
     if compared.value.op == "compare" and compared.value.data == "Eq" and compared.operand(1).val.is_const(0):
         return compared.operand(0)
     return None

@@ -78,7 +78,7 @@ def _told(queries: Queries, unit: Unit) -> Iterator[_Told]:
             ]
             given = {key: place.operand(2 * i + 1) for i, key in enumerate(keys)}
         elif value.op == "call":
-            given = {name: place._replace(number=n) for name, n in zip(value.data.names, value.args[1:], strict=True)}
+            given = {name: place.value_at(n) for name, n in zip(value.data.names, value.args[1:], strict=True)}
             if place.method == "init_process_group":
                 names = ("rank", "world_size")
         elif value.op == "store_item" and ("ext", "os.environ") in place.operand(0).val.objs:

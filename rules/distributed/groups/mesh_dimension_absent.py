@@ -54,10 +54,10 @@ def _chosen(names: Place) -> bool:
     code = names.unit.code
     for number in (each.number for each in names.sources):
         value = code.values[number]
-        if value.op == "mut" and value.data == -1 and names._replace(number=value.args[1]).method == "append":
+        if value.op == "mut" and value.data == -1 and names.value_at(value.args[1]).method == "append":
             for branch, way in names.unit.control.settled(code.values[value.args[1]].block):
                 end = code.blocks[branch].end
-                if way == end[2] and _is_above_one(names._replace(number=end[1]).origin):
+                if way == end[2] and _is_above_one(names.value_at(end[1]).origin):
                     return True
     return False
 
@@ -70,8 +70,8 @@ def _is_above_one(test: Place) -> bool:
 def _uses(made: Place) -> Iterator[Place]:
     """Where items of the mesh are taken in the same function."""
     for number, value in enumerate(made.unit.code.values):
-        if value.op == "item" and made._replace(number=value.args[0]).root.number == made.number:
-            yield made._replace(number=number)
+        if value.op == "item" and made.value_at(value.args[0]).root.number == made.number:
+            yield made.value_at(number)
 
 
 def _keys(used: Place) -> list[str]:
@@ -91,7 +91,7 @@ def _is_asked_for(used: Place, name: str) -> bool:
         end = blocks[at].end
         ways = {*blocks[at].successors(), *blocks[at].handlers}
         if at in deciding:
-            test = used._replace(number=end[1]).origin
+            test = used.value_at(end[1]).origin
             if any(_speaks_of(source, name) for source in test.sources):
                 ways -= {end[2]} if _is_above_one(test) else {end[2], end[3]}
         stack += ways - seen

@@ -2,9 +2,9 @@
 
 What it does
     Reports `DistributedSampler(num_replicas=…, rank=…)`, `split_dataset_by_node`, `x[rank::size]`, `i % size == rank`
-    and `x.chunk(size)[rank]` where the rank counts the processes of a node, or the ranks of one kind of group, and the
-    size counts those of another. A note where one of them counts the processes of a node, or the nodes: a program that
-    is meant for one node is right. Silent where either may be several things.
+    and `x.chunk(size)[rank]` where the rank counts the processes of a node, or the ranks of one kind of group, and
+    the size, or the job as its default, counts those of another. A note where one of them counts the processes of a
+    node, or the nodes: a program that is meant for one node is right. Silent where either may be several things.
 
 Why is this bad
     With more ranks than parts some parts are taken twice, or the index is out of range; with fewer some are taken by
@@ -31,21 +31,22 @@ _NAMES = {frozenset({LOCAL}): "the processes of one node", frozenset({NODE}): "t
 
 def check_project(project: Project) -> Iterator[Finding]:
     for share in shares(project.analysis(Queries)):
-        if share.rank is None or share.size is None:
+        if share.rank is None:
             continue
         counted = axes_of_rank(share.rank)
         if counted == SOME:
             continue
-        among = axes_of_size(share.size)
+        among = axes_of_size(share.size) if share.size is not None else WHOLE
         if among in (SOME, counted):
             continue
+        size = f"`{share.size.text}` counts" if share.size is not None else "the size that is not given is that of"
         yield RULE.finding(
             share.user.unit.path,
             share.user.at,
-            f"`{share.rank.text}` counts {_named(counted)}, `{share.size.text}` counts {_named(among)}: parts are taken"
+            f"`{share.rank.text}` counts {_named(counted)}, {size} {_named(among)}: parts are taken"
             f" twice, or by nobody{share.user.where}",
             help="take rank and size of the same group",
-            context=f"{share.user.unit.qualname}:{share.rank.text}:{share.size.text}",
+            context=f"{share.user.unit.qualname}:{share.rank.text}:{share.size.text if share.size is not None else ''}",
             # on one node, for which a program may be meant, its ranks are all ranks
             severity="note" if {LOCAL, NODE} & (counted | among) else RULE.severity,
         )
@@ -84,6 +85,14 @@ def own_heads(x):
     parts = x.chunk(parallel_state.get_context_parallel_world_size(), dim=1)
     return parts[parallel_state.get_tensor_model_parallel_rank()]  # error: MP549
 """,
+    """
+import torch.distributed as dist
+from torch.utils.data import DistributedSampler
+from megatron.core import parallel_state
+
+def sampler_of(dataset):
+    return DistributedSampler(dataset, rank=parallel_state.get_data_parallel_rank())  # error: MP549
+""",
 ]
 
 CORRECT = [
@@ -110,5 +119,12 @@ def own_rows(rows, group=None):
 
 def turns(step):
     return step % dist.get_world_size() == 0
+""",
+    """
+import torch.distributed as dist
+from torch.utils.data import DistributedSampler
+
+def sampler_of(dataset):
+    return DistributedSampler(dataset, rank=dist.get_rank())
 """,
 ]

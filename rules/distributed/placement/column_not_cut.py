@@ -69,7 +69,7 @@ def _displays(queries: Queries, unit: Unit) -> Iterator[_Together]:
         value = place.value
         if value.op == "call" and len(value.args) > 2:
             names = zip(value.data.names, value.args[1:], strict=True)
-            parts = [(str(name or _name(unit, number)), place._replace(number=number)) for name, number in names]
+            parts = [(str(name or _name(unit, number)), place.value_at(number)) for name, number in names]
             yield _Together(place, tuple(parts), True)
         elif value.op == "dict":
             keys = [
@@ -77,7 +77,7 @@ def _displays(queries: Queries, unit: Unit) -> Iterator[_Together]:
             ]
             yield _Together(place, tuple((str(k), place.operand(2 * i + 1)) for i, k in enumerate(keys)), False)
         elif value.op == "tuple" and place.number in returned:
-            parts = [(_name(unit, number), place._replace(number=number)) for number in value.args]
+            parts = [(_name(unit, number), place.value_at(number)) for number in value.args]
             yield _Together(place, tuple(parts), False)
 
 

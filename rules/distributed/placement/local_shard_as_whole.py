@@ -50,7 +50,7 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _shard(call: Place) -> Place | None:
     """The shard of which a call takes all elements together."""
-    given = [call._replace(number=each) for each in call.value.args[1:]]
+    given = [call.value_at(each) for each in call.value.args[1:]]
     if call.receiver is not None and mostly(call.receiver.closed.state, "local"):
         dimension = call.argument("dim") is not None or (call.method != "norm" and bool(given))
         return None if dimension else call.receiver

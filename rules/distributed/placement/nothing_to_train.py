@@ -88,7 +88,7 @@ def _is_changed(queries: Queries, first: Place, last: Place, model: Path) -> boo
     for place in queries.values(unit, "store_attr", "store_item", "mut"):
         value = place.value
         if value.op == "mut":
-            call = place._replace(number=value.args[1])
+            call = place.value_at(value.args[1])
             mine = paths.path(value.args[0])[: len(model)] == model
             harmless = value.data == -1 and call.method in _LEAVING or call == last
             if mine and not harmless and value.args[1] > first.number:

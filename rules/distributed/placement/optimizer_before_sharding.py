@@ -115,13 +115,13 @@ def _of_callers(placings: Placings, index: Index, call: Place, given: Place) -> 
                 passed = argument_of(caller, number, unit, source.value.data[0])
                 if passed is not None:
                     place = Place(placings.flow, caller, number)
-                    found = [t for t in takings(placings, place._replace(number=passed), place) if t.place != place]
+                    found = [t for t in takings(placings, place.value_at(passed), place) if t.place != place]
                     yield from _of(place, found)
-                    queue.append((caller, place._replace(number=passed)))
+                    queue.append((caller, place.value_at(passed)))
 
 
 def _is_returned(call: Place) -> bool:
-    return any(call._replace(number=end).root.number == call.number for end in call.unit.code.returned)
+    return any(call.value_at(end).root.number == call.number for end in call.unit.code.returned)
 
 
 def _from_callers(placings: Placings, index: Index, optimizer: Optimizer) -> Iterator[Optimizer]:
@@ -134,9 +134,9 @@ def _from_callers(placings: Placings, index: Index, optimizer: Optimizer) -> Ite
         given = argument_of(caller, number, optimizer.call.unit, value.data[0]) if value is not None else None
         if given is not None:
             call = Place(placings.flow, caller, number)
-            path = placings.path(call._replace(number=given))
+            path = placings.path(call.value_at(given))
             stretch = Stretch(caller, path, (point(call),))
-            yield Optimizer(call, Taking(call, call._replace(number=given), (stretch,)))
+            yield Optimizer(call, Taking(call, call.value_at(given), (stretch,)))
 
 
 def _between(placings: Placings, optimizer: Optimizer) -> Iterator[Event]:
@@ -177,7 +177,7 @@ def _later(placings: Placings, index: Index, optimizer: Optimizer) -> Iterator[E
 
 def _given(optimizer: Optimizer, shard: Place) -> bool:
     """Whether a helper that shards the model is given the optimizer with it: it may make it anew."""
-    return any(shard._replace(number=each).root.number == optimizer.call.number for each in shard.value.args[1:])
+    return any(shard.value_at(each).root.number == optimizer.call.number for each in shard.value.args[1:])
 
 
 def _in_methods(placings: Placings, index: Index, optimizer: Optimizer, path: Path) -> Iterator[Event]:
@@ -197,7 +197,7 @@ def _in_methods(placings: Placings, index: Index, optimizer: Optimizer, path: Pa
 
 def _called_before(index: Index, method: Unit, optimizer: Optimizer) -> bool:
     here = [call for caller, call, _ in index.sites(method) if caller is optimizer.call.unit]
-    return any(not follows(optimizer.call, optimizer.call._replace(number=call)) for call in here)
+    return any(not follows(optimizer.call, optimizer.call.value_at(call)) for call in here)
 
 
 def _gets_storage(placings: Placings, optimizer: Optimizer) -> bool:

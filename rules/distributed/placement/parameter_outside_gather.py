@@ -108,22 +108,22 @@ def _others(queries: Queries, index: Index) -> Iterator[Finding]:
 def _touched(queries: Queries, call: Place) -> Iterator[Place]:
     """The tensors whose contents a call reads or writes, itself or in the functions that it calls."""
     if call.method in _CONTENTS:
-        given = [call._replace(number=number) for number in call.value.args[1:]]
+        given = [call.value_at(number) for number in call.value.args[1:]]
         yield from [each for each in (call.receiver, *given) if each is not None and each.value.op != "const"]
     for unit in queries.targets(call):
         for inner in queries.calls_in(unit):
             if inner.method in _CONTENTS and inner.receiver is not None:
-                for each in (inner.receiver, *(inner._replace(number=n) for n in inner.value.args[1:])):
+                for each in (inner.receiver, *(inner.value_at(n) for n in inner.value.args[1:])):
                     first = whole(each)[0]
                     value = unit.code.values[first] if isinstance(first, int) else None
                     if value is not None and value.op == "param":
                         number = argument_of(call.unit, call.number, unit, value.data[0])
                         if number is not None:
-                            yield call._replace(number=number)
+                            yield call.value_at(number)
 
 
 def _innermost(call: Place) -> Place | None:
-    managers = [call._replace(number=number) for number in call.unit.managers(call.number)]
+    managers = [call.value_at(number) for number in call.unit.managers(call.number)]
     gathering = [each for each in managers if _gathers(each)]
     return gathering[-1] if gathering else None
 
@@ -139,7 +139,7 @@ def _is_of_other(queries: Queries, index: Index, call: Place, tensor: Place) -> 
     if not owners.known or not all(_is_spread(owner.model) for owner in owners.found.values()):
         return False
     for number in call.unit.managers(call.number):
-        manager = call._replace(number=number).root
+        manager = call.value_at(number).root
         if is_idle(call.flow, call.unit, number):
             continue
         given = manager.argument("params", 0) if _gathers(manager) else None

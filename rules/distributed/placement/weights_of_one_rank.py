@@ -57,7 +57,7 @@ def _made_apart(module: Place) -> Place | None:
     root = module.root
     if root.value.op != "phi" or not only(root.val.v, "rank", "member"):
         return None
-    makers = [root._replace(number=number).root for number in root.value.args]
+    makers = [root.value_at(number).root for number in root.value.args]
     loading = [each for each in makers if each.value.op == "call" and each.method in _LOADING]
     return loading[0] if loading and len(loading) < len(makers) else None
 

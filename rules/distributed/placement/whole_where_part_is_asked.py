@@ -57,7 +57,7 @@ def _made(part: Place) -> Iterator[Place]:
             continue
         seen.add(each)
         if each.value.op == "phi":
-            queue += [each._replace(number=number).origin for number in each.value.args]
+            queue += [each.value_at(number).origin for number in each.value.args]
         else:
             yield each
 

@@ -49,7 +49,7 @@ def check_project(project: Project) -> Iterator[Finding]:
 def _is_made(model: Place, body: frozenset[int]) -> bool:
     """Whether a model is another one in each round."""
     first = paths_of(model.unit).path(model.number)[0]
-    made = model._replace(number=first) if isinstance(first, int) else model
+    made = model.value_at(first) if isinstance(first, int) else model
     return made.root.value.block in body
 
 

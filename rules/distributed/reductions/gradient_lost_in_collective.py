@@ -40,7 +40,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         if loss is None or is_aside(backward.unit.path):
             continue
         for place in computed_from(loss, _CUTTING):
-            call = place._replace(number=place.value.args[1]) if place.value.op == "mut" else place
+            call = place.value_at(place.value.args[1]) if place.value.op == "mut" else place
             if place.value.op != "mut" or call in reported or not _in_place(call, place.value.data):
                 continue
             made = [each for each in computed_from(place.operand(0), _CUTTING) if _runs_model(each)]
@@ -86,7 +86,7 @@ def _runs_model(place: Place) -> bool:
 def _off(call: Place) -> bool:
     """Whether a call stands where no gradients are recorded: what it gives has no graph."""
     for number in call.unit.managers(call.number):
-        manager = call._replace(number=number)
+        manager = call.value_at(number)
         callee = manager.operand(0) if manager.value.op == "call" else manager
         if any(o[0] == "ext" and o[1] in _WITHOUT for o in callee.val.each):
             return True

@@ -103,11 +103,11 @@ def _grows(place: Place) -> Place | None:
     queue, seen = [place], {place.number}
     for each in queue:  # where a loop may be broken off, what comes from there, too
         loop = each.unit.code.loops.get(each.value.block) if each.value.op == "phi" else None
-        parts = [each._replace(number=number).root for number in each.value.args] if each.value.op == "phi" else []
+        parts = [each.value_at(number).root for number in each.value.args] if each.value.op == "phi" else []
         added = [part for part in parts if part.value.op == "binary" and part.value.data == "Add"]
         if loop is not None and any(each.number in map(each.unit.root, part.value.args) for part in added):
-            return place._replace(number=loop.iterator) if loop.iterator >= 0 else None
-        parts += [part._replace(number=number).root for part in added for number in part.value.args]
+            return place.value_at(loop.iterator) if loop.iterator >= 0 else None
+        parts += [part.value_at(number).root for part in added for number in part.value.args]
         queue += [part for part in parts if part.value.op in ("phi", "binary") and part.number not in seen]
         seen.update(part.number for part in parts)
     return None
@@ -151,7 +151,7 @@ def _is_count(place: Place, seen: dict[tuple[Unit, int], None]) -> bool:
     seen[place.unit, place.number] = None
     value = place.value
     if value.op == "phi" or (value.op == "binary" and value.data in ("Add", "Sub")):
-        return any(_is_count(place._replace(number=n), seen) for n in value.args)
+        return any(_is_count(place.value_at(n), seen) for n in value.args)
     if value.op != "call":
         return False
     site = place.result.sites.get(place.number)

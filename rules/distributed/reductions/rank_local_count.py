@@ -22,9 +22,8 @@ from collections.abc import Iterator
 from validator.domains.spmd import UNIFORM
 from validator.effects.divergence import Divergences
 from validator.finding import Finding, Related
-from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.base import Place, Queries, blocks_of
 from validator.flow.queries.outside_program import is_aside
-from validator.ir.model import Loop
 from validator.project import Project
 from validator.rule import Rule
 
@@ -99,7 +98,7 @@ def _returned(place: Place, queries: Queries) -> Iterator[Place]:
     for block in place.unit.code.blocks:
         if block.end[0] != "return":
             continue
-        returned = place._replace(number=block.end[1])
+        returned = place.value_at(block.end[1])
         if returned.number == place.number:
             yield from queries.calls_of(place.unit)
         elif returned.value.op == "tuple" and place.number in returned.value.args:
@@ -114,22 +113,22 @@ def _forwards(count: Place) -> Iterator[tuple[Place, str]]:
     for header, loop in code.loops.items():
         if loop.iterator < 0:
             continue
-        over = count._replace(number=loop.iterator).operand(0).root
+        over = count.value_at(loop.iterator).operand(0).root
         if over.number != count.number and not (over.value.op == "call" and over.method in ("enumerate", "tqdm")
                                                 and count.number in over.value.args[1:]):  # fmt: skip
             continue
-        forward = _runs(count, header, loop)
+        forward = _runs(count, header)
         if forward is not None:
-            yield count._replace(number=loop.iterator), forward.operand(0).text
+            yield count.value_at(loop.iterator), forward.operand(0).text
 
 
-def _runs(count: Place, header: int, loop: Loop) -> Place | None:
+def _runs(count: Place, header: int) -> Place | None:
     """The call of a model in the body of a loop."""
-    first, last = loop.at[0], loop.at[2]
+    inside = frozenset(blocks_of(count.unit.code, header))
     forwards = count.flow.models.likely["forwards"]
     for number, value in enumerate(count.unit.code.values):
-        place = count._replace(number=number)
-        if value.op == "call" and first <= value.at[0] <= last and place.method in forwards:
+        place = count.value_at(number)
+        if value.op == "call" and value.block in inside and place.method in forwards:
             return place
     return None
 

@@ -22,6 +22,7 @@ from collections.abc import Iterator
 from validator.finding import Finding, Related
 from validator.flow.program import Unit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.in_place import writes_into_arguments
 from validator.flow.queries.outside_program import is_test
 from validator.models import Row
 from validator.project import Project
@@ -80,6 +81,8 @@ def _only_given_back(queries: Queries, unit: Unit) -> Place | None:
     code, result = unit.code, queries.flow.result(unit)
     if code.kind != "function" or code.is_generator or result.outs or _stores(unit):
         return None
+    if writes_into_arguments(queries.flow, unit):
+        return None
     made: list[Place] = []
     for number, site in sorted(result.sites.items()):
         place = Place(queries.flow, unit, number)
@@ -113,7 +116,7 @@ def _unread_copy(call: Place) -> Place | None:
         others = [user for user in using if user.number != call.number and user not in behind]
         if any(map(_is_read, behind)) or not behind and others:
             continue
-        made = [into.root._replace(number=n) for n in into.root.value.args] if into.root.value.op == "phi" else [into]
+        made = [into.root.value_at(n) for n in into.root.value.args] if into.root.value.op == "phi" else [into]
         copies = [each for each in made if _is_copy(each)]
         kept = any(user.value.op.startswith("store") for each in copies for user in each.root.users)
         if copies and not kept and all(_is_copy(each) or each.root.value.op == "param" for each in made):
@@ -307,5 +310,24 @@ def shown(loss):
     total = loss.detach().clone()
     dist.all_reduce(total)
     print(total.item())
+""",
+    # what lies in the argument is changed in place, whatever list it is put in; the norm is for the log
+    """
+import torch
+import torch.distributed as dist
+
+def clip(parameters, most):
+    parameters = list(filter(lambda p: p.grad is not None, parameters))
+    total = torch.tensor([sum(p.grad.norm() ** 2 for p in parameters)])
+    dist.all_reduce(total)
+    total = total.item() ** 0.5
+    if total > most:
+        for p in parameters:
+            p.grad.data.mul_(most / total)
+    return total
+
+def step(model, optimizer):
+    clip(model.parameters(), 1.0)
+    optimizer.step()
 """,
 )

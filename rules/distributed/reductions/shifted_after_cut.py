@@ -52,7 +52,7 @@ def _shifts(queries: Queries) -> Iterator[tuple[Place, Place]]:
         given = call.argument("input", 0) or call.argument("tensors", 0)
         parts = [given] if given is not None else []
         if given is not None and given.value.op in ("tuple", "list"):
-            parts = [given._replace(number=each) for each in given.value.args]
+            parts = [given.value_at(each) for each in given.value.args]
         for part in parts:
             if part.root.value.op == "item" and _drops_one(part.root.operand(1)):
                 yield call, part.root.operand(0)
@@ -88,7 +88,7 @@ def _names(call: Place) -> Iterator[str]:
             if value.op == "call" and place.number in value.args[1:]:
                 yield str(value.data.names[value.args.index(place.number, 1) - 1])
             elif value.op == "binary" and user.number not in seen:
-                others = [user._replace(number=each) for each in value.args if each != place.number]
+                others = [user.value_at(each) for each in value.args if each != place.number]
                 if not any(varies_on(other, RING) for other in others):
                     seen.add(user.number)
                     stack.append(user)

@@ -71,7 +71,7 @@ def _is_score(given: Place) -> bool:
     """Whether the function takes the same logits for one number a sample: it drops their last dimension."""
     given = given.origin
     numbers = (n for n, value in enumerate(given.unit.code.values) if value.op == "attr")
-    same = (each for each in (given._replace(number=n) for n in numbers) if each.key == given.key)
+    same = (each for each in (given.value_at(n) for n in numbers) if each.key == given.key)
     return any(user.value.op == "attr" and user.value.data == "squeeze" for each in same for user in each.users)
 
 

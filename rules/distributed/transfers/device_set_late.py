@@ -80,7 +80,7 @@ def _check(
 def _calls(init: Place) -> Iterator[Place]:
     for number, value in enumerate(init.unit.code.values):
         if value.op == "call" and number != init.number:
-            yield init._replace(number=number)
+            yield init.value_at(number)
 
 
 def _reaches(call: Place, units: frozenset[Unit]) -> bool:
@@ -95,7 +95,7 @@ def _communicates(call: Place) -> bool:
 
 def _current(queries: Queries, init: Place) -> Iterator[str]:
     """What a file does on the current device, whichever that is."""
-    for unit in queries.flow.units_of(init.unit.module).values():
+    for unit in queries.flow.whole_units(init.unit.module):
         for number, value in enumerate(unit.code.values):
             if value.op == "const" and value.data == "cuda":
                 yield '"cuda"'
@@ -107,7 +107,7 @@ def _current(queries: Queries, init: Place) -> Iterator[str]:
 
 def _chosen(queries: Queries, init: Place) -> bool:
     """Whether anything in the file speaks of the choice of a device."""
-    for unit in queries.flow.units_of(init.unit.module).values():
+    for unit in queries.flow.whole_units(init.unit.module):
         for number, value in enumerate(unit.code.values):
             word = value.data[1] if value.op in ("param", "free") else value.data
             if value.op in ("param", "free", "name", "attr", "const", "import", "store_attr"):

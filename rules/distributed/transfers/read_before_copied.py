@@ -134,7 +134,7 @@ def _reaches(queries: Queries, waiting: frozenset[Unit], first: Place, last: int
         for number in code.blocks[at].values[index:]:
             if number == last:
                 return True
-            if code.values[number].op == "call" and _waits(queries, waiting, first._replace(number=number)):
+            if code.values[number].op == "call" and _waits(queries, waiting, first.value_at(number)):
                 break
         else:
             if last < 0 and code.blocks[at].end[0] == "return":

@@ -38,16 +38,28 @@ def check_project(project: Project) -> Iterator[Finding]:
         for call in queries.calls_of(unit):
             name = unit.code.params[position][0]
             given = call.argument(name, position - unit.has_receiver)
-            if given is None or is_test(call.unit.path) or not _is_used(call) or queries.targets(call) != [unit]:
+            if given is None or is_test(call.unit.path) or not _is_of(queries, call, unit):
                 continue
-            read = next(_reads(call, given), None)
+            read = next((each for each in _reads(call, given) if not _is_within(unit, each)), None)
             if read is not None:
                 yield _finding(call, given, read, collective)
 
 
+def _is_of(queries: Queries, call: Place, unit: Unit) -> bool:
+    """Whether a call is surely of a function, and its result is used; one whose body follows has no result."""
+    if call.value.op == "part":
+        return unit.code.part_of == call.unit.code.key
+    return _is_used(call) and queries.targets(call) == [unit]
+
+
+def _is_within(unit: Unit, read: Place) -> bool:
+    """Whether a read stands in the body of a function, be it in its caller."""
+    return read.unit.path == unit.path and unit.code.at[0] <= read.at[0] <= unit.code.at[2]
+
+
 def _reducing(queries: Queries) -> Iterator[tuple[Unit, tuple[int, Place]]]:
     """The functions that give back a parameter that they have reduced in place: which, and by what."""
-    for call in queries.collectives("all_reduce", "broadcast"):
+    for call in queries.collectives_with_parts("all_reduce", "broadcast"):
         row = call.operations[0].row
         tensor = call.argument(*row.equal) if row.equal is not None else None
         if tensor is None or call.value.op != "call":
@@ -74,10 +86,15 @@ def _is_used(call: Place) -> bool:
 
 def _reads(call: Place, given: Place) -> Iterator[Place]:
     """Where the argument is read after the call."""
-    stack = [user for user in given.users if user.value.op == "mut" and user.value.args[1] == call.number]
+    if call.value.op == "part":
+        stack = [given]
+    else:
+        stack = [user for user in given.users if user.value.op == "mut" and user.value.args[1] == call.number]
     seen = set(stack)
     while stack:
         for user in stack.pop().users:
+            if call.value.op == "part" and user.number <= call.number:
+                continue
             if user.value.op == "mut" and user not in seen:
                 seen.add(user)
                 stack.append(user)

@@ -1,16 +1,20 @@
-"""An attribute that objects of a class with a base of a library are asked for, and that nobody gives them.
+"""An attribute or a method that objects are asked for, and that nobody gives them.
 
 What it does
-    Classes that inherit from `torch.nn.Module`, an optimizer, a `Trainer` and their like have members that their
-    source does not show.
-    Reported is `self.name` where no class of the family sets or defines the name, no code outside of them stores it
-    on an object, no text spells it or is put together to begin so (`register_buffer(f"freqs_{i}", …)`), and it is none
-    of the names of these libraries. Silent about names of one word,
-    behind `hasattr`, `getattr` and `except AttributeError`, and where another base, `__getattr__` or a computed name
-    may give it.
+    Names of several words that no known library has are looked for in the whole project: as definitions, parameters,
+    keywords, fields, in what is stored, as words of texts and of configuration files, and as what a text may be that is
+    put together (`f"freqs_{i}"`). Reported is a name that is nowhere but asked for,
+    of `self` in classes whose bases are all of the project or of known libraries;
+    of objects that are, as far as is known, of such a class;
+    of objects of which nothing is known, but that are asked for two other such names too, which one class has (for one,
+    if that class has a similar name);
+    of `self` in other classes, if they have a member of a similar name for which no code asks.
+    Silent behind tests of what the object is, under `except AttributeError`, in tests, in mixins of unknown
+    classes, and where a base, a decorator of a library, `__getattr__` or another `__class__` may give it. Where all
+    members of an object are known, MP120 says it.
 
 Why is this bad
-    Somebody renamed the attribute where it is set and left a subclass behind: AttributeError at the first step.
+    Somebody renamed the member where it is defined and left a caller behind: AttributeError at the first step.
 
 References
     https://docs.python.org/3/reference/datamodel.html#object.__getattribute__
@@ -19,71 +23,134 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from validator.analysis.interfaces.members import Members, excused, method_of
-from validator.analysis.options.spelled import Spelled
-from validator.definitions import PLAIN_BASES, ClassDef
+from validator.analysis.interfaces.company import Company
+from validator.analysis.interfaces.members import Members
+from validator.analysis.interfaces.missing_members import missing
+from validator.analysis.interfaces.unspelled import Unspelled, are_alike, is_method
+from validator.definitions import ClassDef
 from validator.errors import nearest
-from validator.facts.model import Ref
 from validator.finding import Finding, Related
-from validator.flow.queries.outside_program import is_test
-from validator.models.members import is_known, is_telling
-from validator.project import Method, Project
+from validator.flow import Flow
+from validator.flow.attributes import is_unknown
+from validator.flow.objects import Objects
+from validator.flow.queries.base import Place
+from validator.flow.queries.outside_program import is_aside
+from validator.flow.values import NONE_OBJ
+from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP135", "attribute-of-nobody", "warning", stable_since="0.3.0", solves=True)
 
+_SHARE = 4  # a class that lacks more than one for so many members is made for objects of somebody else
+_TOGETHER = 2  # names that a class of the project has by which an object is known to be of it
+_ASKING = frozenset({"hasattr", "isinstance", "issubclass", "type", "__class__"})
+
+
+class Use(NamedTuple):
+    """A place that asks an object for what nobody has; of which class it is, as far as is known; what tells that."""
+
+    place: Place
+    cls: ClassDef
+    why: str = ""
+
+    @property
+    def name(self) -> str:
+        return str(self.place.value.data)
+
 
 def check_project(project: Project) -> Iterator[Finding]:
-    found: dict[tuple[ClassDef, str], list[tuple[Method, Ref]]] = {}
-    for function in project.functions():
-        owner = method_of(function)
-        if owner.cls is None or is_test(function.path) or not _is_of_known_libraries(project, owner.cls):
+    found: dict[ClassDef, dict[str, list[Use]]] = {}
+    for use in _uses(project):
+        found.setdefault(use.cls, {}).setdefault(use.name, []).append(use)
+    for cls, names in found.items():
+        if len(names) <= max(1, len(cls.attributes) // _SHARE):
+            yield from map(_report, names.values())
+
+
+def _uses(project: Project) -> Iterator[Use]:
+    flow, unspelled, members = project.analysis(Flow), project.analysis(Unspelled), project.analysis(Members)
+    for module in project.modules.values():
+        if is_aside(module.path):
             continue
-        for row in function.facts.refs:
-            own, _, name = row.path.partition(".")
-            name = name.partition(".")[0]
-            asked = row.context == "load" and own == owner.own_object and not excused(row.guards, own, name)
-            if asked and _is_nobodys(project, owner.cls, name):
-                found.setdefault((owner.cls, name), []).append((function, row))
-    for (cls, name), rows in found.items():
-        yield _report(cls, name, rows)
+        for unit in flow.whole_units(module):
+            for number, value in enumerate(unit.code.values):
+                asked = value.op == "attr" and not members.is_given_outside(value.data)
+                if asked and unspelled.is_nobodys(value.data):
+                    place = Place(flow, unit, number)
+                    if not _is_expected(place) and (use := _use(project, place)) is not None:
+                        yield use
 
 
-def _is_of_known_libraries(project: Project, cls: ClassDef) -> bool:
-    """Whether all that may add members unseen are bases of libraries whose names are known."""
-    outer = [base for base in cls.external_bases if base not in PLAIN_BASES]
-    if not outer or not all(map(is_known, outer)) or any(map(_becomes, cls.mro)):
-        return False
-    return project.analysis(Members).closed_but_for_libraries(cls)
+def _is_expected(place: Place) -> bool:
+    """Whether the code asks first what the object is, or takes the error."""
+    if place.catches("AttributeError"):
+        return True
+    receiver = set(place.operand(0).words)
+    tests = (set(test.words) for test in place.tests_inside)
+    return any(not words.isdisjoint(_ASKING) and not words.isdisjoint(receiver) for words in tests)
 
 
-def _becomes(cls: ClassDef) -> bool:
-    """Whether objects of another class are made ones of this class, with all that they have."""
-    refs = (ref for method in cls.every_method() for ref in method.facts.refs)
-    return any(ref.path.endswith(".__class__") for ref in refs)
+def _use(project: Project, place: Place) -> Use | None:
+    """What is known of the object that is asked, if that is enough to say that it lacks the name."""
+    if missing(project, place) is not None and not place.may_lack(place.value.data):
+        return None  # MP120
+    owner, receiver = place.owner, place.operand(0)
+    if owner is not None and owner.cls is not None:
+        return _of_own(project, place, owner.cls)
+    held, objs = project.analysis(Objects).held(receiver, place), receiver.closed.objs - {NONE_OBJ}
+    asked = {o[1] for o in objs} if all(o[0] == "class" for o in objs) else set()
+    classes = sorted(asked or held.classes, key=lambda c: (c.module.name, c.qualname))
+    if classes:
+        members = project.analysis(Members)
+        known = all((members.is_known_below if cls in held.below else members.is_known)(cls) for cls in classes)
+        return _of_known(place, classes, sure=bool(asked) or held.complete) if known else None
+    return _of_unknown(project, place) if not objs or is_unknown(receiver.closed) else None
 
 
-def _is_nobodys(project: Project, cls: ClassDef, name: str) -> bool:
-    """Whether no class of the family has an attribute, and no code outside of them may set it on their objects."""
-    if not is_telling(name) or not name.isidentifier() or name in project.texts:
-        return False
-    family = {*cls.mro, *cls.descendants(), *(above for below in cls.descendants() for above in below.mro)}
-    if project.analysis(Members).is_given_outside(name) or any(name in c.attributes for c in family):
-        return False
-    return not project.analysis(Spelled).as_formed(name)
+def _of_own(project: Project, place: Place, cls: ClassDef) -> Use | None:
+    if project.analysis(Members).runs_known(cls):
+        return Use(place, cls)
+    now = project.analysis(Unspelled).unasked_like(place.value.data, cls, called=place.is_called)
+    return Use(place, cls, f"; `{cls.name}.{now}`, which is like it, nobody asks for") if now else None
 
 
-def _report(cls: ClassDef, name: str, rows: list[tuple[Method, Ref]]) -> Finding:
-    (function, row), *others = rows
-    near = nearest(name, sorted(cls.attributes))
+def _of_known(place: Place, classes: list[ClassDef], *, sure: bool) -> Use | None:
+    alike = [cls for cls in classes if _alike(place, cls)]
+    return Use(place, (alike or classes)[0]) if sure or alike else None
+
+
+def _of_unknown(project: Project, place: Place) -> Use | None:
+    """An object that is known by what else it is asked for."""
+    known = project.analysis(Company).of(place)
+    if known is None or not project.analysis(Members).is_known_below(known.cls):
+        return None
+    if len(known.names) < _TOGETHER and not _alike(place, known.cls):
+        return None
+    names = " and ".join(f"`{each}`" for each in sorted(known.names)[:2])
+    return Use(place, known.cls, f", as the use of {names} tells")
+
+
+def _alike(place: Place, cls: ClassDef) -> bool:
+    """Whether a class has something of a similar name: a method where one is called."""
+    names = (each for each in cls.attributes if is_method(cls, each) == place.is_called)
+    return any(are_alike(each, place.value.data) for each in names)
+
+
+def _report(uses: list[Use]) -> Finding:
+    (place, cls, why), *others = uses
+    name = uses[0].name
+    asks = "calls" if place.is_called else "reads"
+    of = "" if place.owner is not None else f" of an object of `{cls.name}`{why}"
+    where = place.unit.scope.qualname if place.unit.code.kind != "module" else place.unit.path
     return RULE.finding(
-        function.path,
-        row.at,
-        f"`{function.qualname}` reads `{row.path.partition('.')[0]}.{name}`, which neither `{cls.name}` nor a "
-        "class of its family sets or defines; no library class that it inherits from is known to have it",
-        help=f"set it in `{cls.name}`, or use the right name{near}",
-        related=[Related(f.path, each.at[0], f"`{name}` is read here too") for f, each in others[:4]],
+        place.unit.path,
+        place.at,
+        f"`{where}` {asks} `{place.operand(0).text}.{name}`{of}: neither `{cls.name}` nor a class of its family has "
+        f"it, and nothing in the project or its known libraries bears that name{'' if of else why}",
+        help=f"define it in `{cls.name}`, or use the right name{nearest(name, sorted(cls.attributes))}",
+        related=[Related(f.place.unit.path, f.place.at[0], f"`{name}` is asked for here too") for f in others[:4]],
         context=f"{cls.qualname}.{name}",
     )
 
@@ -106,10 +173,156 @@ class MaskedTrainer(PolicyTrainer):
         return self.compute_loss_context_manager(), self.callback_handler
 """
 
-INCORRECT = (_TRAINERS.format(name="entropy_quantile", mark="  # error: MP135"),)
+_STRATEGY = """\
+class Strategy:
+    def __init__(self, stage):
+        self.zero_stage = stage
+
+    def unwrapped_model(self, model):
+        return model
+
+    def train_config(self):
+        return {"stage": self.zero_stage}
+
+
+class Learner:
+    def __init__(self, strategy):
+        self.strategy = strategy
+
+    def config(self):
+        return self.strategy.train_config() if self.strategy.zero_stage else {}
+
+    def run(self, model):
+        CODE
+"""
+
+_REGISTERED = """\
+LEARNERS = {{}}
+
+
+def register(cls):
+    LEARNERS[cls.__name__] = cls
+    return cls
+
+
+@register
+class Learner:
+    def __init__(self, strategy, **options):
+        self.strategy = strategy
+        for name, value in options.items():
+            setattr(self, name, value)
+
+    def {name}(self):
+        return self.strategy
+
+    def learn(self):
+        self.prepare_learning(){mark}
+
+
+learner = Learner(None, warmup_steps=3)
+"""
+
+_UNKNOWN = """\
+from somewhere import Base
+
+
+class Learner(Base):
+    def {name}(self, strategy):
+        return strategy
+
+    def learn(self, strategy):
+        return self.prepare_for_learning(strategy){mark}
+"""
+
+INCORRECT = (
+    _TRAINERS.format(name="entropy_quantile", mark="  # error: MP135"),
+    # a decorator and computed names, of the project
+    _REGISTERED.format(name="prepare_for_learning", mark="  # error: MP135"),
+    # known by what else it is asked for
+    _STRATEGY.replace("CODE", "self.strategy.unwrap_the_model(model)  # error: MP135"),
+    # one of two things, which has something of a similar name
+    """\
+class Ensemble:
+    def __init__(self, strategy):
+        self.ensemble_size = strategy.size
+
+
+def learn(strategy, other):
+    model = Ensemble(strategy) if strategy else other
+    return model.ensemble_model_size  # error: MP135
+""",
+    # a class itself; a class below of which not all is known
+    """\
+from somewhere import Base
+
+
+class Numbers:
+    @staticmethod
+    def steps_of_tokens(tokens):
+        return tokens
+
+
+class Learner:
+    def __init__(self, strategy):
+        self.strategy = strategy
+
+    def learn(self, strategy):
+        return self.prepare_learning(strategy)  # error: MP135
+
+
+class OtherLearner(Base, Learner):
+    pass
+
+
+def learn(strategy):
+    Learner(strategy).learn(strategy)
+    return Numbers.steps_from_tokens(strategy)  # error: MP135
+""",
+    # of a base nothing is known, and nobody asks for the method that is there
+    _UNKNOWN.format(name="prepare_learning", mark="  # error: MP135"),
+)
 
 CORRECT = (
     _TRAINERS.format(name="top_entropy_quantile", mark=""),
+    _REGISTERED.format(name="prepare_learning", mark=""),
+    # a computed name: it is spelled where it comes from, or put together
+    _REGISTERED.format(name="prepare_for_learning", mark="").replace("warmup_steps", "prepare_learning"),
+    _REGISTERED.format(name="prepare_for_learning", mark="") + "\nSTEPS = [f'prepare_{kind}' for kind in LEARNERS]\n",
+    # the object is asked for what other classes have, too; or asked what it is
+    _STRATEGY.replace("CODE", "self.strategy.unwrap_the_model(self.strategy.some_other_model)"),
+    _STRATEGY.replace("CODE", "return isinstance(self.strategy, list) or self.strategy.unwrap_the_model(model)"),
+    # what Python gives; a mixin of unknown classes
+    """\
+from dataclasses import dataclass
+from somewhere import Base
+
+
+@dataclass
+class Colors:
+    red: str = ""
+
+
+class Preparing:
+    def prepare(self):
+        return self.prepare_learning(Colors.__dataclass_fields__)
+
+
+class Learner(Preparing, Base):
+    pass
+""",
+    # nothing similar
+    """\
+class Ensemble:
+    def __init__(self, strategy):
+        self.ensemble_size = strategy.size
+
+
+def learn(strategy, other):
+    model = Ensemble(strategy) if strategy else other
+    return model.merge_adapter()
+""",
+    _UNKNOWN.format(name="prepare_all", mark=""),
+    _UNKNOWN.format(name="prepare_learning", mark="") + "        return self.prepare_learning(strategy)\n",
     # a name that is put together; what `Trainer` had in other releases
     """\
 from torch import nn

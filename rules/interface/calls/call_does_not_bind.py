@@ -649,4 +649,16 @@ def main(strategy):
     encoder = Projection.read(strategy.config)
     return encoder.encode(Letters("ab"), output=strategy.path)
 """,
+    # an installed package of which a program in a folder below keeps a copy
+    """\
+# file: tools/video/clip/__init__.py
+def load(name, strategy):
+    return name, strategy
+# file: train.py
+import clip
+
+
+def main(strategy):
+    return clip.load("ViT-L/14", strategy, download_root="models")
+""",
 )

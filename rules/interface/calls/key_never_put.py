@@ -1,11 +1,13 @@
 """A key that is read of a dictionary, and that nothing in the project puts anywhere.
 
 What it does
-    Looks at dictionaries that objects keep as attributes and that the project fills (`batch.meta_info["tokens"] = …`,
-    `Batch(meta_info={…})`). Reports a key that is read of them by index where no text, keyword, parameter, attribute or
-    configuration file of the project has it but such reads, and no text that is put together could be it, while hardly
-    any other key that is read there is like that. Silent where a KeyError is caught, of objects of libraries, and in
-    tests.
+    Looks for keys that are read by index while no text, keyword, parameter, attribute or configuration file of the
+    project has them but such reads, and no text that is put together could be one.
+    Reported for dictionaries that objects keep as attributes and that the project fills (`batch.meta_info["tokens"] =
+    …`, `Batch(meta_info={…})`), where hardly any other key that is read there is like that;
+    for any dictionary, where the project puts a key like it (its words in another order, a word more, less or
+    replaced) and nobody reads that, or where the other keys that are read of the dictionary are put by the project.
+    Silent where a KeyError is caught, of objects of libraries, and in tests. What functions return is for MP146.
 
 Why is this bad
     It raises KeyError, on the one path where the key is read: somebody renamed it where it is put, and forgot a reader.
@@ -18,9 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.options.dictionary_keys import DictionaryKeys, Read
+from validator.analysis.interfaces.company import path_of
+from validator.analysis.options.dictionary_keys import DictionaryKeys, Read, Unput
+from validator.analysis.options.result_keys import keys_without
 from validator.errors import nearest
 from validator.finding import Finding, Related
+from validator.flow.attributes import is_unknown
+from validator.flow.queries.base import Place, Queries
 from validator.project import Project
 from validator.rule import Rule
 
@@ -34,21 +40,33 @@ def check_project(project: Project) -> Iterator[Finding]:
     read: dict[str, dict[str, list[Read]]] = {}
     for each in keys.reads:
         read.setdefault(each.attribute, {}).setdefault(each.key, []).append(each)
+    said: set[Place] = set()
     for attribute, by_key in read.items():
         if attribute not in keys.put:
             continue
         nobodys = [key for key in by_key if not keys.is_told(key)]
         for key in nobodys if len(nobodys) * _SHARE <= len(by_key) else ():
-            places = [each for each in by_key[key] if not _is_expected(each)]
+            places = [each for each in by_key[key] if not _is_expected(each.place)]
             if places:
+                said.update(each.place for each in places)
                 yield _report(places, sorted(keys.put[attribute]))
+    by_name: dict[str, list[Unput]] = {}
+    for found in keys.unput:
+        if found.place not in said and not _is_expected(found.place) and not _is_of_result(project, found):
+            by_name.setdefault(found.key, []).append(found)
+    yield from map(_report_unput, by_name.values())
 
 
-def _is_expected(read: Read) -> bool:
+def _is_of_result(project: Project, found: Unput) -> bool:
+    """Whether MP146 says it."""
+    return bool(keys_without(project.analysis(Queries), found.place, found.key))
+
+
+def _is_expected(place: Place) -> bool:
     """Whether the key may be there, or may be missing: a library keeps the dictionary, a handler takes the error."""
-    owner = read.place.operand(0).closed.objs
-    of_library = bool(owner) and all(o[0] in ("ext", "made") for o in owner)
-    return of_library or read.place.catches("KeyError", "LookupError", "Exception")
+    owner = place.operand(0).closed
+    of_library = bool(owner.objs) and all(o[0] in ("ext", "made") for o in owner.objs) and not is_unknown(owner)
+    return of_library or place.catches("KeyError", "LookupError", "Exception")
 
 
 def _report(places: list[Read], put: list[str]) -> Finding:
@@ -61,6 +79,20 @@ def _report(places: list[Read], put: list[str]) -> Finding:
         help=f"read a key that is put there{nearest(key, put)}",
         related=[Related(each.place.unit.path, each.place.at[0], "read here, too") for each in places[1:4]],
         context=f"{place.unit.qualname}:{attribute}:{key}",
+    )
+
+
+def _report_unput(rows: list[Unput]) -> Finding:
+    place, key, alike = rows[0]
+    owner = ".".join(path_of(place.unit, place.operand(0).number)) or place.operand(0).text
+    return RULE.finding(
+        place.unit.path,
+        place.at,
+        f"nothing in the project puts the key {key!r}, which `{owner}` is asked for{place.where}, into "
+        f"any dictionary, and no text names it; {alike[0]!r} is put",
+        help=f"read a key that is put there{nearest(key, list(alike))}",
+        related=[Related(each.place.unit.path, each.place.at[0], "read here, too") for each in rows[1:4]],
+        context=f"{place.unit.qualname}:{key}",
     )
 
 
@@ -97,9 +129,72 @@ class Critic:
         return batch.meta_info["KEY"]
 """
 
-INCORRECT = (_BATCH.replace('["KEY"]', '["global_token_num"]  # error: MP144'),)
+_METRICS = """\
+def metrics(loss, grads):
+    stats = {"policy_loss": loss}
+    stats["gradient_norm_max"] = grads.max()
+    return [stats]
+
+
+def report(rows):
+    for stats in rows:
+        print(stats["policy_loss"], stats["gradient_norm_max"])
+        CODE
+"""
+
+INCORRECT = (
+    _BATCH.replace('["KEY"]', '["global_token_num"]  # error: MP144'),
+    # a key like one that is put, beside others that are put
+    _METRICS.replace("CODE", 'print(stats["gradient_max_norm"])  # error: MP144'),
+    # what is put nobody reads
+    """\
+def sample(texts):
+    return [{"sample_chosen": text} for text in texts]
+
+
+def train(dataset):
+    return dataset["chosen_sample"]  # error: MP144
+""",
+)
 
 CORRECT = (
+    _METRICS.replace("CODE", 'print(stats["gradient_norm_max"])'),
+    # a dictionary that makes what it lacks
+    """\
+from collections import defaultdict
+
+
+def report(rows):
+    stats = defaultdict(list)
+    for row in rows:
+        stats["policy_loss_max"].append(row)
+    return {"max_policy_loss": max(stats["policy_loss_max"])}
+""",
+    # nothing like it is put; most of what is read there is put by somebody else; two of a row
+    _METRICS.replace("CODE", 'print(stats["tokens_per_second"])'),
+    """\
+def answer(text):
+    return {"best_response_text": text}
+
+
+def train(row):
+    print(answer(row)["best_response_text"])
+    return row["best_response_words"], row["human_ratings"], row["sources"]
+""",
+    _METRICS.replace("gradient_norm_max", "gradient_norm_1").replace("CODE", 'print(stats["gradient_norm_2"])'),
+    # a test asks for it first; the error is caught
+    _METRICS.replace("CODE", 'print("gradient_max_norm" in stats and stats["gradient_max_norm"])'),
+    """\
+def sample(texts):
+    return [{"sample_chosen": text} for text in texts]
+
+
+def train(dataset):
+    try:
+        return dataset["chosen_sample"]
+    except KeyError:
+        return None
+""",
     _BATCH.replace("KEY", "global_num_tokens"),
     # a text that is put together may be the key
     _BATCH.replace("KEY", "global_token_num")

@@ -17,70 +17,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.analysis.options.result_keys import keys_without
 from validator.errors import nearest
 from validator.finding import Finding
 from validator.flow.objects import is_passed
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.rank_shares import within
-from validator.flow.values import NONE_OBJ
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP146", "key-of-no-result", "error", "1.0", solves=True)
-
-_LOADER = "torch.utils.data.DataLoader"
-_READING = frozenset({"get", "keys", "values", "items", "copy", "pop"})
 
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     for unit in queries.of_program():
         for place in queries.values(unit, "item") if not is_aside(unit.path) else ():
-            key, owner = place.operand(1).val.constant(), place.operand(0)
-            direct = isinstance(key, str) and _is_made_here(queries, owner.root)
-            if not direct or _is_expected(place, key) or _is_changed(owner):
-                continue
-            keys = _keys(owner)
-            if keys and key not in keys:
-                yield _report(place, owner, key, keys)
-
-
-def _is_made_here(queries: Queries, owner: Place) -> bool:
-    """Whether a value is just what a call gave, or a batch of a loader: nobody else has it, who may have added keys."""
-    if owner.value.op == "call":
-        return bool(queries.targets(owner)) and not any(o[0] == "class" for o in owner.operand(0).closed.each)
-    if owner.value.op == "unpack" and owner.value.data[0] == 1:
-        owner = owner.operand(0).root
-    iterable = owner.iterable
-    return iterable is not None and any(o[:2] == ("made", _LOADER) for o in within(iterable.root).closed.each)
-
-
-def _is_expected(place: Place, key: str) -> bool:
-    """Whether the code is ready for a dictionary without the key."""
-    if place.catches("KeyError", "LookupError", "Exception"):
-        return True
-    asked = (part.val.constant() for test in place.tests_inside for part in test.parts)
-    return key in asked
-
-
-def _is_changed(owner: Place) -> bool:
-    """Whether a method that may add keys was called on a dictionary on its way here."""
-    place = owner
-    while place.value.op == "mut":
-        call = place.operand(1)
-        if call.value.op == "call" and place.value.data == -1 and call.method not in _READING:
-            return True
-        place = place.operand(0)
-    return False
-
-
-def _keys(owner: Place) -> set[str]:
-    """The keys of all dictionaries that a value may be; none where it may be something else, or have others."""
-    objs = owner.closed.objs - {NONE_OBJ}
-    if not objs or any(o[0] != "dict" or o[2] is not None or not o[1] for o in objs):
-        return set()
-    return {str(key) for o in objs for key, _ in o[1]}
+            key = place.operand(1).val.constant()
+            if isinstance(key, str) and (keys := keys_without(queries, place, key)):
+                yield _report(place, place.operand(0), key, keys)
 
 
 def _report(place: Place, owner: Place, key: str, keys: set[str]) -> Finding:

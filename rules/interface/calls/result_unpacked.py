@@ -414,4 +414,17 @@ def train(strategy, batch):
     units, padding = model.decode(batch)
     return units, padding
 """,
+    # behind a test of the very value, which is read anew
+    """\
+class Rows:
+    def __init__(self, strategy, rows):
+        self.kind = strategy.kind
+        self.rows = [(1, 2, 3, 4), (5, 6, 7, 8, 9, 10)]
+
+    def get(self, i):
+        if len(self.rows[i]) == 5:
+            first, second, third, fourth, _ = self.rows[i]
+            return first + second + third + fourth
+        return 0
+""",
 )

@@ -12,12 +12,12 @@ import textwrap
 from collections.abc import Iterator
 from functools import cached_property
 
-from validator.definitions import PLAIN_BASES, REGISTERING
+from validator.definitions import PLAIN_BASES, REGISTERING, plain_decorators
 from validator.facts.model import Assign, Call, Guard
 from validator.flow.constructors import takes_more
 from validator.flow.program import Flow
 from validator.flow.queries.base import Place
-from validator.models.members import listed, of_base
+from validator.models.members import is_known, listed, of_base
 from validator.project import ClassDef, Method, Project
 
 _SETTING = frozenset({"setattr", "object.__setattr__", "delattr"})
@@ -37,6 +37,7 @@ class Members:
         self.flow = project.analysis(Flow)
         self._closed: dict[ClassDef, bool] = {}
         self._listed: dict[ClassDef, bool] = {}
+        self._known: dict[ClassDef, bool] = {}
 
     def lacks(self, cls: ClassDef, name: str) -> bool:
         """Whether no object of the class, or of a class below it, can have the member."""
@@ -98,6 +99,35 @@ class Members:
             return False
         return all(each.has_plain_decorators and self._lists_own(each) for each in cls.mro)
 
+    def is_known(self, cls: ClassDef) -> bool:
+        """Whether all that may give members to objects of just this class is the project's or of libraries whose names
+        are known, even where that is under computed names."""
+        known = self._known.get(cls)
+        if known is None:
+            known = self._known[cls] = all(map(self._is_known_itself, cls.mro))
+        return known
+
+    def is_known_below(self, cls: ClassDef) -> bool:
+        """The same for objects of the class and of all below it."""
+        return all(map(self._is_known_itself, cls.relatives))
+
+    def runs_known(self, cls: ClassDef) -> bool:
+        """The same for some objects that run the methods of a class, which no library has made around it."""
+        if cls.is_protocol or self._mixed_in_elsewhere(cls):
+            return False
+        heirs = (each for each in (cls, *cls.descendants()) if not each.subclasses or each in self.made)
+        return any(map(self.is_known, heirs))
+
+    def _is_known_itself(self, cls: ClassDef) -> bool:
+        """The same for what the class itself gives, without its bases."""
+        if any(name in cls.methods for name in ("__getattr__", "__getattribute__")) or _becomes_another(cls):
+            return False
+        if not all(is_known(base) or base in _PLAIN for base in cls.outer_bases):
+            return False
+        makers = [d.removesuffix("()") for d in cls.facts.decorators if not plain_decorators((d,))]
+        makers += [value for name, value in cls.facts.keywords if name == "metaclass" and not value.endswith("ABCMeta")]
+        return all(isinstance(self.project.lookup(cls.module.top, each), ClassDef | Method) for each in makers)
+
     def closed_but_for_itself(self, cls: ClassDef) -> bool:
         """Whether the members of the class can be listed but for those that its own methods set by computed names."""
         if cls.is_opaque or self._mixed_in_elsewhere(cls) or "Mixin" in cls.name:
@@ -156,6 +186,12 @@ class Members:
                 if call.target in _SETTING or call.target in _ASKING and call.args and call.args[0].value == own:
                     found |= _literal_names(function, call) or set()
         return frozenset(found)
+
+
+def _becomes_another(cls: ClassDef) -> bool:
+    """Whether objects of another class are made ones of this class, with all that they have."""
+    refs = (ref for method in cls.every_method() for ref in method.facts.refs)
+    return any(ref.path.endswith(".__class__") and ref.context == "store" for ref in refs)
 
 
 def own_object(function: Method) -> str | None:

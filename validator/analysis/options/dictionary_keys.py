@@ -7,15 +7,20 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from validator.analysis.interfaces.company import path_of
+from validator.analysis.interfaces.unspelled import Unspelled, are_alike
 from validator.flow import Flow
 from validator.flow.program import Unit
 from validator.flow.queries.base import Place
-from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.outside_program import is_aside, is_test
 from validator.ir import Value
+from validator.models.members import is_telling
 from validator.project import Project
 
 _WORDS = re.compile(r"\w+")
 _ASKING = frozenset({"get", "pop"})
+_GROWING = frozenset({"append", "appendleft", "extend", "insert", "add", "update", "setdefault"})
+_SHARE = 4  # keys that the project puts for one that it does not, where both are read of its own dictionary
 _MANY = 200  # letters of a text that is not looked through for keys: a description
 
 
@@ -25,6 +30,14 @@ class Read(NamedTuple):
     place: Place
     attribute: str
     key: str
+
+
+class Unput(NamedTuple):
+    """A read of a key that nothing puts anywhere, and the keys like it that are put."""
+
+    place: Place
+    key: str
+    alike: tuple[str, ...]
 
 
 class DictionaryKeys:
@@ -53,6 +66,50 @@ class DictionaryKeys:
         return key in self._told or any(key.startswith(start) and key.endswith(end) for start, end in self._formed)
 
     @cached_property
+    def unput(self) -> tuple[Unput, ...]:
+        """What is read of any dictionary by a key of several words that nothing in the project puts or spells, while
+        something like it is put: of one that is put and never read, or beside keys that are put."""
+        return tuple(each for unit in self._units if not is_aside(unit.path) for each in self._unput_in(unit))
+
+    def _unput_in(self, unit: Unit) -> Iterator[Unput]:
+        unspelled, values = self.project.analysis(Unspelled), unit.code.values
+        for number, value in enumerate(values):
+            key = _text(values[value.args[1]]) if value.op == "item" else ""
+            if not is_telling(key) or not key.isidentifier() or key in self._told or key in self._grown:
+                continue
+            alike = [each for each in self._put_anywhere if are_alike(each, key)]
+            if (
+                alike
+                and not unspelled.may_be_formed(key)
+                and self._is_of_project(Place(self.flow, unit, number), key, alike)
+            ):
+                yield Unput(Place(self.flow, unit, number), key, tuple(alike))
+
+    def _is_of_project(self, place: Place, key: str, alike: list[str]) -> bool:
+        """Whether it is the project that fills a dictionary, by what else is read of it, or put and read nowhere."""
+        path = path_of(place.unit, place.operand(0).number)
+        beside = {each for each, where in _read_by_path(place.unit) if where and where == path} - {key}
+        put = len(beside & self._put_anywhere.keys())
+        if len(beside) > put and put < _SHARE * (len(beside) - put):
+            return False
+        return put > 0 or any(each not in self._read for each in alike)
+
+    @cached_property
+    def _put_anywhere(self) -> dict[str, None]:
+        """The keys of several words that code puts into some dictionary."""
+        units = (unit for unit in self._units if not is_test(unit.path))
+        return dict.fromkeys(key for unit in units for key in _put(unit) if is_telling(key))
+
+    @cached_property
+    def _grown(self) -> frozenset[str]:
+        """The keys under which code adds to lists, which a `defaultdict` puts there."""
+        return frozenset(key for unit in self._units for key in _grown(unit))
+
+    @cached_property
+    def _read(self) -> frozenset[str]:
+        return frozenset(key for unit in self._units for key in _keys_read(unit))
+
+    @cached_property
     def _told(self) -> frozenset[str]:
         found: set[str] = set()
         for unit in self._units:
@@ -69,7 +126,7 @@ class DictionaryKeys:
 
     @cached_property
     def _units(self) -> tuple[Unit, ...]:
-        return tuple(unit for module in self.project.modules.values() for unit in self.flow.units_of(module).values())
+        return tuple(unit for module in self.project.modules.values() for unit in self.flow.whole_units(module))
 
 
 def _reads(flow: Flow, unit: Unit) -> Iterator[Read]:
@@ -107,6 +164,44 @@ def _keys(unit: Unit, number: int) -> Iterator[str]:
     for each in value.args[::2] if value.op == "dict" else ():
         if each >= 0 and (key := _text(values[each])):
             yield key
+
+
+def _put(unit: Unit) -> Iterator[str]:
+    """The keys that code puts into dictionaries."""
+    values = unit.code.values
+    for number, value in enumerate(values):
+        if value.op == "dict":
+            yield from _keys(unit, number)
+        elif value.op == "store_item":
+            yield _text(values[value.args[1]])
+        elif value.op == "call" and values[value.args[0]].data in ("dict", "update"):
+            yield from (name for name in value.data.names if name)
+
+
+def _grown(unit: Unit) -> Iterator[str]:
+    values = unit.code.values
+    for value in values:
+        grown = values[unit.root(value.args[0])] if value.op == "attr" and value.data in _GROWING else None
+        if grown is not None and grown.op == "item" and values[unit.root(grown.args[0])].op != "dict":
+            yield _text(values[grown.args[1]])
+        elif value.op == "item":
+            made = values[unit.root(value.args[0])]
+            if made.op == "call" and values[made.args[0]].data == "defaultdict":
+                yield _text(values[value.args[1]])
+
+
+def _keys_read(unit: Unit) -> Iterator[str]:
+    values = unit.code.values
+    for value in values:
+        yield from (_text(values[each]) for each in _read(values, value))
+
+
+def _read_by_path(unit: Unit) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The keys that are read by index, with the names by which the dictionary is known."""
+    values = unit.code.values
+    for value in values:
+        if value.op == "item" and (key := _text(values[value.args[1]])):
+            yield key, path_of(unit, value.args[0])
 
 
 def _told(unit: Unit) -> Iterator[str]:

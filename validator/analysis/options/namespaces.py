@@ -190,7 +190,7 @@ class Namespaces:
         place, receiver = self.objects.call_at(caller.module, call.at), site.place.receiver if site.place else None
         if place is None or receiver is None or not receiver.val.symbolic:
             return True
-        passed = (place._replace(number=number).closed for number in place.value.args)
+        passed = (place.value_at(number).closed for number in place.value.args)
         return any(o[1] == parser.made for value in passed for o in value.of("parser"))
 
     def _classes_named(self, function: Method) -> set[ClassDef]:
@@ -292,7 +292,7 @@ class Namespaces:
         return frozenset(found)
 
     def _taken(self, place: Place) -> Namespaced:
-        given = (self.held(place._replace(number=number)) for number in place.value.args[1:])
+        given = (self.held(place.value_at(number)) for number in place.value.args[1:])
         held, method = NOTHING.union(*given), place.method
         if not held:
             return NOTHING

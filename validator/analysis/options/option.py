@@ -40,8 +40,8 @@ class Option(NamedTuple):
 def options_of(place: Place, call: Call) -> list[Option] | None:
     """The options that a call of `add_argument` adds; None where their names are computed."""
     numbers, names = place.value.args[1:], place.value.data.names
-    named = {name: place._replace(number=n) for name, n in zip(names, numbers, strict=True) if name is not None}
-    flags = [place._replace(number=n) for name, n in zip(names, numbers, strict=True) if name is None]
+    named = {name: place.value_at(n) for name, n in zip(names, numbers, strict=True) if name is not None}
+    flags = [place.value_at(n) for name, n in zip(names, numbers, strict=True) if name is None]
     found: list[Option] = []
     for known in rounds(place):
         spelled = [text(flag, known) for flag in flags]

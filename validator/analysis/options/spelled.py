@@ -30,11 +30,6 @@ class Spelled:
             self._texts[name] = said or any(_begins(unit, each) for each in starts for unit in self._units(each))
         return self._texts[name]
 
-    def as_formed(self, text: str) -> bool:
-        """Whether code puts texts together that begin as one does: `f"mmlu_{language}"`."""
-        starts = [text[:end] for end in range(2, len(text) + 1)]
-        return any(_forms(unit, starts) for unit in self._units(text[:2]))
-
     def as_name(self, name: str) -> bool:
         """Whether code asks some object for the name, or takes or passes an argument of that name."""
         if name not in self._names:
@@ -49,7 +44,7 @@ class Spelled:
         spellings = (name.encode(), name.replace("_", "-").encode())
         for module in self.project.modules.values():
             if any(each in module.source.data for each in spellings) and not is_test(module.path):
-                yield from self.flow.units_of(module).values()
+                yield from self.flow.whole_units(module)
 
 
 def _says(unit: Unit, name: str) -> bool:
@@ -63,12 +58,6 @@ def _begins(unit: Unit, start: str) -> bool:
     calls = (value for value in values if value.op == "call" and values[value.args[0]].op == "attr")
     given = (call.args[1:] for call in calls if values[call.args[0]].data in _OF_BEGINNINGS)
     return any(values[each].op == "const" and values[each].data == start for args in given for each in args)
-
-
-def _forms(unit: Unit, starts: list[str]) -> bool:
-    values = unit.code.values
-    firsts = (values[value.args[0]] for value in values if value.op == "join" and value.args)
-    return any(first.op == "const" and first.data in starts for first in firsts)
 
 
 def _asks(unit: Unit, owner: str, name: str) -> bool:

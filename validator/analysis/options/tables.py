@@ -77,7 +77,7 @@ class Tables:
         for module in self.project.modules.values() if names else ():
             if is_test(module.path) or not any(name.encode() in module.source.data for name in names):
                 continue
-            units = self.flow.units_of(module).values()
+            units = self.flow.whole_units(module)
             rows = [row for unit in units for row in self._in_unit(unit)]
             written = {key for unit in units for key in _written(unit)}
             found += [row for row in rows if row.key not in written]

@@ -7,7 +7,7 @@ dispatchers that are given the name as a text count as calls with what they pass
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
 from typing import NamedTuple
 
 from validator.analysis.interfaces.binding import misfit_of, parameters
@@ -58,8 +58,14 @@ class Site(NamedTuple):
         return any(value.op == "call" and unit.text(value.at) == text for value in unit.code.values)
 
 
-def sites(side: Side, name: str, among: Container[SourceFile] | None = None) -> Iterator[Site]:
-    """The calls of functions, methods and classes of a name; `among`: only in these files."""
+def sites(
+    side: Side,
+    name: str,
+    among: Container[SourceFile] | None = None,
+    wanted: Callable[[Unit, int], bool] | None = None,
+) -> Iterator[Site]:
+    """The calls of functions, methods and classes of a name; `among`: only in these files; `wanted`: which calls of
+    attributes count (to know of which class an object is takes far longer than to look at the call)."""
     taken = tuple(before + name.encode() for before in (b".", b'"', b"'"))
     for source in side.mentioning(name):
         module = side.project.modules.get(source.absolute)
@@ -67,7 +73,7 @@ def sites(side: Side, name: str, among: Container[SourceFile] | None = None) -> 
             continue
         if any(text in source.data for text in taken):
             for row in side.of_file(source).get(name, ()):
-                yield from _at(side, row)
+                yield from _at(side, row, wanted)
         if _is_bound(module, name):
             for unit in side.units(module).values():
                 for number in unit.named.get(name, ()):
@@ -87,7 +93,7 @@ def unnamed(side: Side, methods: Collection[Method]) -> Iterator[Site]:
             callee, call = objects.run_for(Place(side.flow, caller, number), call_of(caller, number))
             if callee.value.op == "attr" and callee.value.data in names:
                 continue
-            reached = objects.reached_by(callee, callee._replace(number=number))
+            reached = objects.reached_by(callee, callee.value_at(number))
             run = tuple(each.place for each in reached.callees if isinstance(each.place, Method))
             if not set(run).isdisjoint(methods):
                 yield Site(caller, number, call, run, "call", reached.complete)
@@ -112,13 +118,13 @@ def _may_be_object(side: Side, unit: Unit, call: Value) -> bool:
     return symbol is None and callee.op != "const"
 
 
-def _at(side: Side, row: Occurrence) -> Iterator[Site]:
+def _at(side: Side, row: Occurrence, wanted: Callable[[Unit, int], bool] | None) -> Iterator[Site]:
     """The calls by the name of an attribute, or through a dispatcher that is given the name as a text."""
     if row.unit is None or row.number < 0:
         return
     value = row.unit.code.values[row.number]
     if value.op == "attr" and row.role == "asks":
-        yield from _called(side, row.unit, row.number, row.name)
+        yield from _called(side, row.unit, row.number, row.name, wanted=wanted)
     elif value.op == "const" and row.role == "spells":
         yield from _dispatched(side, row.unit, row.number, row.name)
 
@@ -134,7 +140,14 @@ def _is_bound(module: Module, name: str) -> bool:
     )
 
 
-def _called(side: Side, unit: Unit, number: int, name: str, chosen: tuple[int, ...] = ()) -> Iterator[Site]:
+def _called(
+    side: Side,
+    unit: Unit,
+    number: int,
+    name: str,
+    chosen: tuple[int, ...] = (),
+    wanted: Callable[[Unit, int], bool] | None = None,
+) -> Iterator[Site]:
     """`chosen`: the choices (`f if a else g`, `f or g`) out of which the callee comes, the last one first."""
     values = unit.code.values
     for user in unit.users.get(number, ()) if not chosen else unit.users.get(chosen[0], ()):
@@ -160,6 +173,8 @@ def _called(side: Side, unit: Unit, number: int, name: str, chosen: tuple[int, .
         elif value.op == "call" and value.args[0] == number:
             if values[number].op == "attr" and values[number].data == "options":
                 yield from _wrapped(side, unit, user, name)
+                continue
+            if wanted is not None and not wanted(unit, user):
                 continue
             root = _root(unit, number)
             reached, sure = _reached(side, unit, root, name)
@@ -256,7 +271,7 @@ def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Meth
     if value.op != "attr":
         return (), False  # a parameter that bears the name
     mention = side.mention(unit, number)
-    if mention is None or isinstance(mention.symbol, External):
+    if mention is None or isinstance(mention.symbol, External) or side.is_of_library(unit, number):
         return (), False
     if isinstance(mention.symbol, Module):
         symbol = mention.symbol.member(name)
@@ -274,7 +289,7 @@ def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Meth
     typed = [m for cls in classes for m in cls.find_below(name).values() if m is not None]
     if classes:
         return tuple(dict.fromkeys(m for m in typed if _may_serve(unit, m))), False
-    if name in of_libraries() or _is_wrapped(unit, number, name):
+    if name in of_libraries() or _is_wrapped(unit, number, name) or side.is_made_by_library(unit, number):
         return (), False
     return tuple(m for m in side.methods.get(name, ()) if m.cls is not None and _may_serve(unit, m)), False
 
@@ -351,11 +366,16 @@ def misfit(side: Side, target: Method | ClassDef, site: Site) -> str | None:
 
 def params_of(target: Method | ClassDef, site: Site) -> tuple[Param, ...] | None:
     """The parameters that a call fills; None where they are not known."""
+    return taken(target, site.bound)
+
+
+def taken(target: Method | ClassDef, bound: bool) -> tuple[Param, ...] | None:
+    """The parameters that a call of an object's method fills, or (not bound) of one that is taken from its class."""
     if isinstance(target, ClassDef):
         return constructor(target)
     if target.facts.is_property:
         return None
-    return parameters(target, bound=None if site.bound or target.facts.is_classmethod else False)
+    return parameters(target, bound=None if bound or target.facts.is_classmethod else False)
 
 
 def constructor(cls: ClassDef) -> tuple[Param, ...] | None:

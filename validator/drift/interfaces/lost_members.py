@@ -53,6 +53,8 @@ class LostMembers:
         for cls in self.after.project.classes():
             if not any(self.change.is_changed(each.path) for each in cls.mro) or is_foreign(cls.path):
                 continue
+            if not self.after.is_made(cls):
+                continue
             module = self.change.before.module(cls.module.source.absolute)
             old = module.classes.get(cls.qualname) if module is not None else None
             gone = old.attributes - cls.attributes if old is not None else frozenset()

@@ -219,11 +219,13 @@ class Results:
         """Callers that do with a changed result what another one, which the change adapted, no longer does."""
         lost: dict[Use, str] = {}
         found = list(self._sites(new))
+        done: dict[tuple[Unit, str], set[Use]] = {}  # by one of several branches too
+        for site in found:
+            done.setdefault((site.unit, site.text), set()).update(_done(site.unit, site.number))
         for site in found:
             earlier = self._before(site)
             if earlier is not None:
-                now = set(_done(site.unit, site.number))
-                for use in set(_done(*earlier)) - now:
+                for use in set(_done(*earlier)) - done[site.unit, site.text]:
                     lost.setdefault(use, site.unit.qualname)
         for site in found:
             left = [use for use in _done(site.unit, site.number) if use in lost and fits(after, use) is not True]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
+from validator.analysis.interfaces.binding import misfit_of
 from validator.definitions import ClassDef, Method
 from validator.drift.change import Change
-from validator.drift.interfaces.calls import Site, constructor, misfit, params_of, sites, unnamed
+from validator.drift.interfaces.calls import Site, constructor, misfit, params_of, sites, taken, unnamed
 from validator.drift.statements.differences import statements
 from validator.drift.statements.named_effects import named
 from validator.drift.statements.surroundings import called_names, names_asked, names_called, reports
@@ -54,6 +55,7 @@ class Signatures:
         self.before = change.before
         self.after = change.after
         self._places: dict[Method, list[Site]] = {}
+        self._otherwise: dict[str, tuple[frozenset[Unit], frozenset[str]]] = {}
 
     @cached_property
     def changed(self) -> dict[str, list[tuple[Method | ClassDef, Method | ClassDef]]]:
@@ -83,7 +85,7 @@ class Signatures:
             among = self._heirs(rows) if name == "__init__" else None
             methods = [new for _, new in rows if isinstance(new, Method) and not is_foreign(new.path)]
             ran = unnamed(self.after, methods) if name in _RUN_UNNAMED else ()
-            for site in (*sites(self.after, name, among), *ran):
+            for site in (*sites(self.after, name, among, partial(_may_break, rows)), *ran):
                 for old, new in rows:
                     broken = self._broken(site, old, new)
                     if broken is not None and site.is_in(self.before):
@@ -107,7 +109,7 @@ class Signatures:
             return Broken(site, old, new, "refused", text) if self._is_meant(site, new) else None
         if text is None:
             return None
-        kind, text = _otherwise(site, earlier, later)
+        kind, text = _otherwise(site.call, earlier, later)
         if kind == "swallowed" and not _named(new) - _named(old) and self._passes_on(new):
             return None
         return Broken(site, old, new, kind, text) if kind and self._is_meant(site, new) else None
@@ -137,7 +139,11 @@ class Signatures:
         broken = {(b.site.unit.path, b.site.call.at) for b in self.broken}
         found = []
         for old, new in self._redefined:
-            places = self._only(new)
+            units, texts = self._rewritten(new.name)
+            if not any(texts & self._texts(each, new.name) for each in self.after.mentioning(new.name)):
+                continue
+            rows = sites(self.after, new.name, wanted=partial(_is_among, units, texts))
+            places = [site for site in rows if site.reached == (new,) and site.how == "call"]
             adapted = {text: (site, call) for site in places for text, call in self._earlier(site).items()}
             for site in places:
                 key = (site.unit.path, site.call.at)
@@ -146,6 +152,24 @@ class Signatures:
                 if _is_forgotten(site, *adapted[site.text]) and site.is_in(self.before):
                     found.append(Broken(site, old, new, "adapted", "is called as before"))
         return found
+
+    def _rewritten(self, name: str) -> tuple[frozenset[Unit], frozenset[str]]:
+        """The functions of the change that call what has a name otherwise than before, and their calls of before: only
+        of these and of others like them it is asked what they mean."""
+        if name not in self._otherwise:
+            rows = [(pair.new, _calls(pair.old, name), _calls(pair.new, name)) for pair in self.change.pairs]
+            gone = [(unit, before.keys() - now.keys()) for unit, before, now in rows]
+            self._otherwise[name] = (
+                frozenset(unit for unit, texts in gone if texts),
+                frozenset(text for _, texts in gone for text in texts),
+            )
+        return self._otherwise[name]
+
+    def _texts(self, source: SourceFile, name: str) -> set[str]:
+        """The calls of what has a name in a file."""
+        module = self.after.project.modules.get(source.absolute)
+        units = self.after.units(module).values() if module is not None and not is_test(source.path) else ()
+        return {text for unit in units for text in _calls(unit, name)}
 
     def _only(self, new: Method) -> list[Site]:
         """The calls that reach a function and nothing else."""
@@ -177,8 +201,10 @@ class Signatures:
     def _relying(self, old: Method, new: Method, name: str) -> Iterator[Broken]:
         """The callers of a function that make a call themselves neither before nor after a change, which others that
         it altered make now."""
-        places = self._only(new)
         pairs = {each.new: each.old for each in self.change.pairs}
+        if not any(called_names(one)[name] > called_names(other)[name] for one, other in pairs.items()):
+            return
+        places = self._only(new)
         taking = [
             site
             for site in places
@@ -230,6 +256,24 @@ class Signatures:
         kin = _kin(new.cls)
         alike = [each for each in taking if isinstance(each, Method) and each.cls is not None and _kin(each.cls) & kin]
         return 2 * len(alike) >= len(taking) and len(taking) <= len(others) + 1 - len(taking)
+
+
+def _may_break(rows: list[tuple[Method | ClassDef, Method | ClassDef]], unit: Unit, number: int) -> bool:
+    """Whether a call by a name may fit one of the changed definitions no longer, whichever it reaches."""
+    call = call_of(unit, number)
+    for old, new in rows:
+        for bound in (True, False):
+            earlier, later = taken(old, bound), taken(new, bound)
+            if earlier is None or later is None or misfit_of(earlier, call) is not None:
+                continue
+            if misfit_of(later, call) is not None or _otherwise(call, earlier, later)[0]:
+                return True
+    return False
+
+
+def _is_among(units: frozenset[Unit], texts: frozenset[str], unit: Unit, number: int) -> bool:
+    """Whether a call stands in one of some functions, or is written as one of some."""
+    return unit in units or unit.text(unit.code.values[number].at) in texts
 
 
 def _is_for_all(unit: Unit, name: str) -> bool:
@@ -356,23 +400,23 @@ def outline(params: tuple[Param, ...]) -> tuple[tuple[str, str, bool], ...]:
     return tuple((p.name, p.kind, p.default is None) for p in params)
 
 
-def _otherwise(site: Site, earlier: tuple[Param, ...], later: tuple[Param, ...]) -> tuple[str, str]:
+def _otherwise(call: Call, earlier: tuple[Param, ...], later: tuple[Param, ...]) -> tuple[str, str]:
     """What becomes of the arguments of a call that still fits: (kind, text), empty where it means what it meant."""
     named = {p.name for p in later if p.kind in ("any", "kw")}
     before = {p.name for p in earlier if p.kind in ("any", "kw")}
-    for argument in site.call.args:
+    for argument in call.args:
         keyword = argument.keyword
         if keyword in before and keyword not in named and any(p.kind == "**" for p in earlier):
             return "swallowed", f"passes `{keyword}`, which is no parameter any more and goes to `**`"
-    return _shifted(site, earlier, later)
+    return _shifted(call, earlier, later)
 
 
-def _shifted(site: Site, earlier: tuple[Param, ...], later: tuple[Param, ...]) -> tuple[str, str]:
-    if any(a.keyword in ("*", "**") for a in site.call.args):
+def _shifted(call: Call, earlier: tuple[Param, ...], later: tuple[Param, ...]) -> tuple[str, str]:
+    if any(a.keyword in ("*", "**") for a in call.args):
         return "", ""
     old = [p.name for p in earlier if p.kind in ("any", "pos")]
     new = [p.name for p in later if p.kind in ("any", "pos")]
-    count = len(site.call.positional)
+    count = len(call.positional)
     for place in range(min(count, len(old), len(new))):
         if old[place] != new[place] and (old[place] in new or new[place] in old):
             return "shifted", f"passes by position what was `{old[place]}` and is `{new[place]}` now"

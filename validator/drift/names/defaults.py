@@ -64,6 +64,8 @@ class Defaults:
                 if not is_telling(now.name):
                     continue
                 others = tuple(d for d in self._others(now) if not _same(d.value, now.value))
+                if any(self.change.wrote(d.path, d.at[0]) for d in others):
+                    continue  # who wrote both means both
                 if others and all(_same(d.value, was.value) for d in others) and not self._agrees(now):
                     found.append(Changed(was.value, now, others))
         return found

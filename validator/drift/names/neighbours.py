@@ -27,6 +27,7 @@ from validator.source import SourceFile
 _LITERAL = frozenset({"const", "tuple", "list", "unary", "binary"})
 _COPYING = frozenset({"dict", "replace", "_replace", "update", "partial"})  # calls that make mappings and copies
 _OF_OPTIONS = frozenset({"set_defaults", "Namespace", "SimpleNamespace"})  # calls whose keywords are names of options
+_TAKING = frozenset({"reader", "dictionary"})  # owners that leave be what they do not know
 _TOGETHER = 3  # names beside the old one that must be the owner's
 
 
@@ -50,6 +51,20 @@ class Stale(NamedTuple):
     lost: Lost
     owner: Owner
     place: Occurrence
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing minds the name: it stands in a recipe out of which code takes what it knows, and what it was
+        for has no other name now; or it is put into a dictionary like another one, and not looked up."""
+        unit = self.place.unit
+        if unit is None:
+            taken = self.owner.kind in _TAKING or self.owner.kind == "parser" and self.place.kind == "setting"
+            return taken and not self.lost.renamed
+        if self.owner.kind != "dictionary" or self.place.kind != "key":
+            return False
+        return all(
+            unit.code.values[user].op in ("store_item", "dict") for user in unit.users.get(self.place.number, ())
+        )
 
 
 # Which owner the names at a place may be of.

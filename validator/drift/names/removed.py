@@ -35,7 +35,7 @@ _SET = frozenset({"setting", "flag", "override", "environment"})
 
 class Lost(NamedTuple):
     """A name without a definition: where it was last defined, what it is called now (if that can be told), and the
-    places that still ask for it."""
+    places that still ask for it. `kept`: what was written before may still have it."""
 
     name: str
     kind: str
@@ -43,6 +43,7 @@ class Lost(NamedTuple):
     renamed: str
     new: Occurrence | None
     stale: tuple[Occurrence, ...]
+    kept: bool = False
 
 
 class Names:
@@ -130,7 +131,9 @@ class Names:
         if not stale:
             return None
         renamed = self.renamed(rows[0])
-        return Lost(name, kind, rows[0], renamed.name if renamed else "", renamed, tuple(stale))
+        keys = renamed is None and all(row.kind == "key" for row in stale)
+        kept = keys and not any(row.unit is not None and self.after.twin(row.unit) for row in rows if row.kind == "key")
+        return Lost(name, kind, rows[0], renamed.name if renamed else "", renamed, tuple(stale), kept)
 
     def _unread(self, rows: list[Occurrence], now: list[Occurrence]) -> list[Occurrence]:
         """The places that still set an attribute of another object, which nothing reads since the change."""
@@ -164,7 +167,11 @@ class Names:
             if not owned or all(each.kind == "option" for each in owned) and not told:
                 return False
             return self._may_mean(self.after, row, owned) and not _is_told_missing(row)
-        if not any(each.kind == "key" for each in rows) or self._is_tested_for(row):
+        if (
+            not any(each.kind == "key" for each in rows)
+            or self._is_tested_for(row)
+            or _is_told_missing(row, "KeyError", "LookupError")
+        ):
             return False
         told = self.renamed(rows[0]) is not None or name in self._replaced
         return is_telling(name) or told and len(name) > 3 and name not in of_libraries()
@@ -251,7 +258,11 @@ class Names:
         mention = side.mention(row.unit, row.number)
         if mention is None or isinstance(mention.symbol, External | Module):
             return False  # what a module lacks is a rule of its own
+        if side.is_of_library(row.unit, row.number) or self._is_made_elsewhere(side, row, rows):
+            return False
         classes = side.classes_of(row.unit, row.number)
+        if not classes and side.is_made_by_library(row.unit, row.number):
+            return False
         if not classes:
             owner = row.unit.code.values[row.unit.root(row.unit.code.values[row.number].args[0])]
             foreign = owner.op == "param" and owner.data == (
@@ -266,6 +277,24 @@ class Names:
             return False
         told = self.renamed(rows[0]) is not None
         return not any(given_by_library(cls, row.name, told) for cls in classes)
+
+    def _is_made_elsewhere(self, side: Side, row: Occurrence, rows: list[Occurrence]) -> bool:
+        """Whether the object is made by a class of a library that bears the name of the one that had the member, or by
+        one whose import leads nowhere, which is told there."""
+        unit = row.unit
+        assert unit is not None
+        made = unit.code.values[unit.root(unit.code.values[row.number].args[0])]
+        direct = made
+        while made.op in ("attr", "item", "unpack"):  # `model.config` of `tokenizer, model = load(…)`
+            made = unit.code.values[unit.root(made.args[0])]
+        if made.op == "param" and unit.method is not None:
+            said = next((p.annotation for p in unit.method.facts.params if p.name == made.data[1]), None)
+            return bool(said) and isinstance(side.project.lookup(unit.method, str(said).strip("'\"")), Missing)
+        callee = unit.code.values[made.args[0]] if made.op == "call" else made
+        symbol = side.flow.symbol(unit, callee) if callee.op in ("name", "import") else None
+        if isinstance(symbol, External):
+            return made is direct and symbol.path.rpartition(".")[2] in {_owner(each) for each in rows}
+        return isinstance(symbol, Missing)
 
     def _settings(self, name: str, rows: list[Occurrence], now: list[Occurrence]) -> list[Occurrence]:
         """The places of files of settings and scripts that set what no code knows any more."""
@@ -320,7 +349,7 @@ class Names:
         known = {lost.name for lost in self.lost}
         found = []
         for old, new in self.change.classes:
-            if is_test(new.path) or is_foreign(new.path):
+            if is_test(new.path) or is_foreign(new.path) or not self.after.is_made(new):
                 continue
             for name, row in self._gone(old, new).items():
                 if name in known or self._has_member(new, name, self.renamed(row) is not None):
@@ -350,7 +379,8 @@ class Names:
         """Whether anything may give objects of a class, or of one below it, the member."""
         for each in cls.relatives:
             if (
-                given_by_library(each, name, renamed)
+                name in each.attributes  # registered as a buffer, say
+                or given_by_library(each, name, renamed)
                 or each.is_open
                 and not each.is_opaque
                 or self._writes_itself(each)
@@ -543,9 +573,13 @@ def _bases_of_libraries(cls: ClassDef) -> list[str]:
     return [base for base in cls.external_bases if base.removesuffix("[]") not in PLAIN_BASES]
 
 
-def _is_told_missing(row: Occurrence) -> bool:
-    """Whether a place reckons with the attribute missing: an AttributeError is caught there."""
+def _is_told_missing(row: Occurrence, *errors: str) -> bool:
+    """Whether a place reckons with the attribute or key missing: an exception is caught there; of the classes that are
+    named, if some are."""
     assert row.unit is not None
     code = row.unit.code
     handlers = code.blocks[code.values[row.number].block].handlers
-    return any(code.values[n].op == "caught" for handler in handlers for n in code.blocks[handler].values)
+    caught = [
+        code.values[n] for handler in handlers for n in code.blocks[handler].values if code.values[n].op == "caught"
+    ]
+    return any(not errors or any(name in str(each.data) for name in errors) for each in caught)

@@ -24,6 +24,7 @@ from validator.source import SourceFile
 _TELLING = re.compile(r"(?=.{5,80}$)(?=.*[A-Za-z])[\w./{}:%-]*\w[._/-]\w[\w./{}:%-]*")  # several words, no spaces
 _SEVERAL = 2  # edits that replace one word by the same other one
 _SHORT = 3
+_NAMED = frozenset({"attribute", "field", "option", "parameter", "keyword", "function", "class"})  # kinds of names
 _SOUGHT = frozenset({"key", "keyword", "attribute", "field", "option", "parameter", "getattr", "target", "setting"})
 
 
@@ -85,11 +86,15 @@ class Texts:
         """An f-string: the same one, with whatever in its places, that another function still has as it was."""
         if not (_TELLING.fullmatch(old) and _TELLING.fullmatch(new)) or any(_joined(self.change.before, new)):
             return None
-        others = [(unit.path, at[0]) for unit, at in _joined(self.change.after, old)]
-        places = [unit for unit, _ in _joined(self.change.after, new)]
-        if not others or len(places) > 1:
+        others = list(_joined(self.change.after, old))
+        places = list(_joined(self.change.after, new))
+        if not others or len(places) != 1:
             return None
-        return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(drop.new), old, new, tuple(others))
+        lines = tuple((unit.path, unit.at(unit.code.values[number].at)[0]) for unit, number in others)
+        # given as the same setting in all places: each has a value of its own, and none looks for another one
+        kinds = {_setting(unit, number) for unit, number in (*places, *others)}
+        at = drop.pair.new.module.source_text.at(drop.new)
+        return Replaced(drop.pair.new, at, old, new, lines, sought=len(kinds) > 1 or "" in kinds)
 
     def _key(self, drop: Drop, old: str, new: str) -> Replaced | None:
         """A key under which a value is kept, while the function itself still looks it up under the old one; a key that
@@ -121,6 +126,8 @@ class Texts:
         """Where the old text still stands, if the new one has no meaning but by these edits."""
         if _places(self.change.before, new) or not set(_places(self.change.after, new)) <= self._edited:
             return []
+        if self._is_written_for_itself(old, new) or self._is_made_a_name(new):
+            return []  # who puts it and who takes it have it of the change
         others = _places(self.change.after, old)
         asked = old.isidentifier() or old.startswith("--")  # by an attribute
         if not asked and len(given := _given_to(self.change.before, old)) == 1 and "" not in given:
@@ -171,6 +178,19 @@ class Texts:
             if new is not None:
                 found.update((new.path, each.at[0]) for each in _settings(new) if (each.path, each.value) not in before)
         return found
+
+    def _is_made_a_name(self, text: str) -> bool:
+        """Whether the change made a text the name of a field, say, that was none before."""
+        named = any(row.kind in _NAMED for row in self._asked(text))
+        return named and not any(row.kind in _NAMED for row in self.change.before.occurrences(text))
+
+    def _is_written_for_itself(self, old: str, new: str) -> bool:
+        """Whether a statement that the change wrote has the new text and stands for none that had the old one."""
+        return any(
+            edit.new is not None and new in edit.new.text and (edit.old is None or old not in edit.old.text)
+            for _, _, _, changed in self.change.analysis(Drops).edited
+            for edit in changed
+        )
 
     def _attribute(self, drop: Drop) -> Replaced | None:
         """An attribute that is asked for in place of another and that nothing defines."""
@@ -235,7 +255,7 @@ def _templates(drop: Drop) -> tuple[str, str] | None:
     return found[0], found[1]
 
 
-def _joined(side: Side, template: str) -> Iterator[tuple[Unit, At]]:
+def _joined(side: Side, template: str) -> Iterator[tuple[Unit, int]]:
     """The f-strings of a side that have given pieces between their places."""
     piece = max(template.split("{}"), key=len).encode()
     for source in side.project.files.values():
@@ -244,9 +264,19 @@ def _joined(side: Side, template: str) -> Iterator[tuple[Unit, At]]:
             continue
         for unit in side.units(module).values():
             values = unit.code.values
-            for value in values:
+            for number, value in enumerate(values):
                 if value.op == "join" and template == "".join(_piece(values[each]) for each in value.args):
-                    yield unit, unit.at(value.at)
+                    yield unit, number
+
+
+def _setting(unit: Unit, number: int) -> str:
+    """What a value is given for, if it is only given for that: a keyword of a call."""
+    users = unit.users.get(number, ())
+    value = unit.code.values[users[0]] if len(users) == 1 else None
+    if value is None or value.op != "call":
+        return ""
+    name = next((name for name, each in zip(value.data.names, value.args[1:], strict=True) if each == number), None)
+    return f"{unit.known_as(value.args[0])}({name}=)" if name else ""
 
 
 def _piece(value: Value) -> str:

@@ -25,7 +25,9 @@ from validator.drift.statements.surroundings import (
     RANKS,
     called,
     called_names,
+    condition,
     conditions,
+    conjuncts,
     depth,
     exclude,
     goes_with_its_case,
@@ -34,6 +36,7 @@ from validator.drift.statements.surroundings import (
     is_alone,
     is_guard,
     is_mode,
+    is_needed,
     is_report,
     knows,
     last_name,
@@ -95,6 +98,7 @@ class Effects:
             found += _for_one(pair, old, new, edits)
             found += _undecorated(pair, new)
         changed = {id(pair): edits for pair, _, _, edits in self.drops.small}
+        found = [each for each in found if not _is_asked_for(each)]
         rows = ((each, self._severity(each, changed[id(each.pair)])) for each in found)
         return [each._replace(severity=severity) for each, severity in rows if severity is not None]
 
@@ -108,6 +112,7 @@ class Effects:
         about = (
             lost.kind == "guard"
             or lost.name in named()
+            and lost.name not in tables()["effects"]["precision"]
             or lost.name in self._waiting
             or any(map(is_parallel, heads(node)))
         )
@@ -137,8 +142,21 @@ class Effects:
                 kind, name = self._effect(edit.old, pair)
                 if name and name not in _decorators(pair.new) and not any(f"{name}(" in text for text in here):
                     yield Lost(pair, edit.old, kind, name, line_of(old, new, edit.old), "")
-            elif len(edits) <= _FEW and is_guard(edit.old.node, old, new, inside):
+            elif (
+                len(edits) <= _FEW
+                and is_guard(edit.old.node, old, new, inside)
+                and not self._are_waited_for([each for each in new if each.text in inside], edit.old.node)
+            ):
                 yield Lost(pair, edit.old, "guard", edit.old.text, line_of(old, new, edit.old), "")
+
+    def _are_waited_for(self, rows: list[Statement], guard: ast.stmt) -> bool:
+        """Whether what left a condition that let one rank in are calls that all ranks must make: there it hung."""
+        test = guard.test if isinstance(guard, ast.If) else None
+        if test is None or any(isinstance(n, ast.In | ast.NotIn | ast.NotEq | ast.Lt | ast.Gt) for n in ast.walk(test)):
+            return False
+        asked = {ast.unparse(each) for each in conjuncts(test)}
+        free = [each for each in rows if not asked <= conditions(each)]
+        return bool(free) and all(any(map(self._is_awaited, exits.names(each))) for each in free)
 
     def _deeper_collectives(
         self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]
@@ -236,6 +254,8 @@ class Effects:
                 continue  # a case that there is no more, or an object that begins otherwise now
             call = called(edit.old.node)
             if call is not None and self._is_made_later(call, pair):
+                continue
+            if any(called_names(pair.new)[each] for each in tables()["implied"].get(name, ())):
                 continue
             if not name and call is not None and self._is_needed(pair, call, new):
                 kind, name = "call", last_name(call.func)
@@ -385,6 +405,12 @@ def _is_of(lost: Lost, statement: Statement) -> bool:
     if statement.node is lost.statement.node:
         return True
     return any(head.endswith(lost.statement.text) for head in statement.inside)
+
+
+def _is_asked_for(lost: Lost) -> bool:
+    """Whether a call is made only where there is what it needs: elsewhere it raised before."""
+    test = condition(lost.condition) if lost.kind == "call" else None
+    return test is not None and is_needed(test, lost.statement.node)
 
 
 def _for_one(pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:

@@ -127,6 +127,32 @@ def conjuncts(test: ast.expr) -> Iterator[ast.expr]:
         yield test
 
 
+def is_needed(test: ast.expr, node: ast.stmt) -> bool:
+    """Whether a condition only asks whether there is what a statement uses, without which it would raise: `if key in d`
+    before `d[key]`, `if x is not None` before `x.step()`."""
+    return all(_is_needed(each, node) for each in conjuncts(test))
+
+
+def _is_needed(test: ast.expr, node: ast.stmt) -> bool:
+    parts = list(in_head(node))
+    if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.In):
+        items = (n for n in parts if isinstance(n, ast.Subscript))
+        wanted = ast.unparse(test.comparators[0]), ast.unparse(test.left)
+        return any((ast.unparse(n.value), ast.unparse(n.slice)) == wanted for n in items)
+    if isinstance(test, ast.Compare) and ast.unparse(test).endswith(" is not None"):
+        test = test.left
+    elif isinstance(test, ast.Call) and ast.unparse(test.func) == "hasattr" and len(test.args) == 2:
+        owner, name = (ast.unparse(each) for each in test.args)
+        return any(
+            isinstance(n, ast.Attribute) and (ast.unparse(n.value), repr(n.attr)) == (owner, name) for n in parts
+        )
+    if not isinstance(test, ast.Name | ast.Attribute | ast.Subscript):
+        return False
+    owners = [n.value for n in parts if isinstance(n, ast.Attribute | ast.Subscript)]
+    owners += [n.func for n in parts if isinstance(n, ast.Call)]
+    return ast.unparse(test) in {ast.unparse(each) for each in owners}
+
+
 def is_less_guarded(old: list[Statement], new: list[Statement], texts: list[str], test: ast.expr) -> bool:
     """Whether some of the statements stand under fewer conditions than before, and not under all of a test: none took
     its place."""

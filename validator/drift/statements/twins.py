@@ -211,6 +211,8 @@ def _may_choose(side: Side, unit: Unit, number: int, method: Method, other: Meth
         own = unit.is_receiver(callee.args[0])
         if callee.data != method.name or callee.data == "__init__":
             return False
+        if unit.method in (method, other):
+            return False  # one of the two hands on to what it wraps
         if own and (unit.cls is None or not {method.cls, other.cls} <= set(unit.cls.relatives)):
             return False
         classes = () if own else side.classes_of(unit, place)

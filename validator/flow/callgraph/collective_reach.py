@@ -117,6 +117,8 @@ class Reach:
         self.flow = flow
         self._carried = Carried(flow)
         self._asked: dict[Unit, None] = {}
+        self._issuing: dict[Unit, None] = {}  # of the units that were asked, those that issue collectives themselves
+        self._callers: dict[Unit, list[Unit]] = {}  # by unit those of them that call it
         self._met: set[tuple[Thing, Goal]] = set()
 
     def units(self) -> list[Unit]:
@@ -146,6 +148,7 @@ class Reach:
         self.flow.solver.settle()
         self._asked.update(new)
         self._carried.follow(new)
+        self._follow(new)
         return list(new)
 
     def _with_inner(self, unit: Unit) -> Iterator[Unit]:
@@ -155,25 +158,27 @@ class Reach:
             for each in self.flow.mentions.inner(unit):
                 yield from self._with_inner(each)
 
-    def _effectful(self) -> list[Unit]:
-        """Those of the units that were asked that issue collectives now."""
-        callers: dict[Unit, list[Unit]] = {}
-        found: dict[Unit, None] = {}
-        for unit in self._asked:
-            for site in self.flow.solver.final["unit", unit].sites.values():
+    def _follow(self, units: Iterable[Unit]) -> None:
+        """Take in what some units issue, and whom they call."""
+        for unit in units:
+            result = self.flow.solver.final["unit", unit]
+            for site in result.sites.values():
                 if site.away:
                     continue
                 if site.operations:
-                    found[unit] = None
+                    self._issuing[unit] = None
                 for target in site.targets:
-                    callers.setdefault(target.unit, []).append(unit)
-            result = self.flow.solver.final["unit", unit]
+                    self._callers.setdefault(target.unit, []).append(unit)
             for number, value in enumerate(unit.code.values):
                 for given in given_away(unit, result, number) if value.op == "call" else ():
-                    callers.setdefault(given, []).append(unit)
+                    self._callers.setdefault(given, []).append(unit)
+
+    def _effectful(self) -> list[Unit]:
+        """Those of the units that were asked that issue collectives now."""
+        found = dict(self._issuing)
         queue = list(found)
         while queue:
-            for caller in callers.get(queue.pop(), ()):
+            for caller in self._callers.get(queue.pop(), ()):
                 if caller not in found:
                     found[caller] = None
                     queue.append(caller)

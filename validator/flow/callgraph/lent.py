@@ -40,7 +40,7 @@ class Lent:
         found: set[ClassDef] = set()
         for call in made or ():
             number = argument_of(call.unit, call.number, unit, position) if unit is not None else None
-            given = call._replace(number=number).closed if number is not None else None
+            given = call.value_at(number).closed if number is not None else None
             if given is None or not given.objs or any(o[0] != "class" for o in given.each):
                 return frozenset()
             found.update(o[1] for o in given.each)

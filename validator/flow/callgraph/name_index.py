@@ -53,6 +53,7 @@ class Mentions:
         found: dict[Unit, None] = {}
         for method, _ in self.flow.project.calls(*self.also(names)):
             unit = self.flow.unit_of(method)
+            unit = self.flow.standing(unit) if unit is not None else None
             if unit is not None and unit not in found:
                 found[unit] = None
                 found.update(dict.fromkeys(self._inside(unit)))
@@ -106,6 +107,11 @@ class Mentions:
                 found.update(dict.fromkeys(known.get(name, ())))
         return sorted(found, key=lambda unit: unit.place)
 
+    def within(self, module: Module, words: Iterable[str]) -> frozenset[Unit]:
+        """The units of a module that mention one of some words, as they are spelled there."""
+        known = self._index(False, module)
+        return frozenset(unit for word in words for unit in known.get(word, ()))
+
     def also(self, names: Iterable[str]) -> list[str]:
         """Names, and those that imports anywhere give to what is called so."""
         found = dict.fromkeys(names)
@@ -132,10 +138,12 @@ class Mentions:
         known = self._indexes.get((values, module))
         if known is None:
             found: dict[str, list[Unit]] = {}
-            for unit in self.flow.units_of(module).values():
+            for unit in self.flow.whole_units(module):
                 for word in unit.named if values else unit.words:
                     found.setdefault(word, []).append(unit)
-            known = self._indexes[values, module] = {word: tuple(units) for word, units in found.items()}
+            rows: dict[tuple[Unit, ...], tuple[Unit, ...]] = {}  # one object for equal ones
+            every = ((word, tuple(units)) for word, units in found.items())
+            known = self._indexes[values, module] = {word: rows.setdefault(units, units) for word, units in every}
         return known
 
 

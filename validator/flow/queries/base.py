@@ -6,7 +6,10 @@ A `Place` is a value of a unit: `place.val` is what it may be (`Val`: objects, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from array import array
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from validator.definitions import ClassDef, Method
@@ -33,6 +36,10 @@ class Place(NamedTuple):
     flow: Flow
     unit: Unit
     number: int
+
+    def value_at(self, number: int) -> Place:
+        """Another value of the same unit."""
+        return Place(self.flow, self.unit, number)
 
     @property
     def value(self) -> Value:
@@ -82,7 +89,8 @@ class Place(NamedTuple):
     @property
     def root(self) -> Place:
         """The value before the calls that were given it: `x` for `x` behind `f(x)`."""
-        return self._replace(number=self.unit.root(self.number))
+        number = self.unit.root(self.number)
+        return self if number == self.number else self.value_at(number)
 
     @property
     def is_tried(self) -> bool:
@@ -99,23 +107,46 @@ class Place(NamedTuple):
     def catches(self, *names: str) -> bool:
         """Whether an exception of one of some classes that is raised here is caught, or suppressed."""
         said = [str(value.data) for value in self._clauses]
-        managers = [self._replace(number=number) for number in self.unit.managers(self.number)]
+        managers = [self.value_at(number) for number in self.unit.managers(self.number)]
         said += [place.text for place in managers if place.value.op == "call" and place.method == "suppress"]
         return any(text == "*" or any(name in text for name in names) for text in said)
 
     def may_lack(self, name: str) -> bool:
         """Whether what is tested or caught around the place reckons with an object that has no such member."""
         asking = _ASKING | {name}
-        return self.catches("AttributeError", "Exception") or any(
-            not asking.isdisjoint(test.words) for test in self.tests
+        return (
+            self.catches("AttributeError", "Exception")
+            or any(not asking.isdisjoint(test.words) for test in self.tests)
+            or not asking.isdisjoint(self._words_of_helpers)
         )
+
+    @property
+    def _words_of_helpers(self) -> Iterator[str]:
+        """The words of what functions of the project give that are asked around the place about the object whose
+        attribute it is: `is_parallel(model)` of `model.module`."""
+        if self.value.op != "attr":
+            return
+        seen: set[Unit] = set()
+        asked = self.operand(0).key
+        calls = [part for test in self.tests_inside for part in test.parts if part.value.op == "call"]
+        queue = [call for call in calls if any(call.operand(i).key == asked for i in range(1, len(call.value.args)))]
+        while queue:
+            call = queue.pop()
+            site = call.result.sites.get(call.number)
+            for unit in {target.unit: None for target in site.targets} if site is not None else ():
+                if unit not in seen:
+                    seen.add(unit)
+                    for place in _decisive(self.flow, unit):
+                        yield from place.words
+                        queue += [part for part in place.parts if part.value.op == "call"]
 
     def asked_about(self, value: Place) -> bool:
         """Whether a condition around the place asks something of another value of its unit (`len(x) == 2`,
         `isinstance(x, T)`, `x[0]`): it is less there than it may be elsewhere. A test for None says nothing more."""
-        root = value.root.number
+        asked = value.root.key
         return any(
-            part.value.op in ("call", "item", "attr") and root in {self.unit.root(n) for n in part.value.args if n >= 0}
+            part.value.op in ("call", "item", "attr")
+            and any(part._replace(number=n).root.key == asked for n in part.value.args if n >= 0)
             for test in self.tests_inside
             for part in test.parts
         )
@@ -125,7 +156,7 @@ class Place(NamedTuple):
         """The value that this one is: before calls that were given it, and of functions that only give it back."""
         from validator.flow.queries.pure_functions import origin
 
-        return self._replace(number=origin(self.flow, self.unit, self.number))
+        return self.value_at(origin(self.flow, self.unit, self.number))
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -147,13 +178,13 @@ class Place(NamedTuple):
         return here if first <= here[:2] and here[2:] <= last else user.at
 
     def operand(self, index: int) -> Place:
-        return self._replace(number=self.value.args[index])
+        return self.value_at(self.value.args[index])
 
     def argument(self, name: str, position: int = -1) -> Place | None:
         """The argument of a call by its keyword or its position (from 0, without a receiver)."""
         for place, keyword in enumerate(self.value.data.names):
             if keyword == name or (keyword is None and place == position):
-                return self._replace(number=self.value.args[place + 1])
+                return self.value_at(self.value.args[place + 1])
         return None
 
     @property
@@ -167,7 +198,7 @@ class Place(NamedTuple):
     @property
     def iterable(self) -> Place | None:
         """Of the element of a loop's round: what the loop goes through."""
-        return self._replace(number=self.value.args[0]).gone_through if self.value.op == "next" else None
+        return self.value_at(self.value.args[0]).gone_through if self.value.op == "next" else None
 
     @property
     def gone_through(self) -> Place:
@@ -178,7 +209,7 @@ class Place(NamedTuple):
     def receiver(self) -> Place | None:
         """The object on which a method is called."""
         callee = self.unit.code.values[self.value.args[0]]
-        return self._replace(number=callee.args[0]) if callee.op == "attr" else None
+        return self.value_at(callee.args[0]) if callee.op == "attr" else None
 
     @property
     def method(self) -> str:
@@ -201,14 +232,14 @@ class Place(NamedTuple):
         vals, blocks = self.result.vals, self.unit.code.blocks
         for branch in self.unit.control.deciding(self.value.block) - but:
             test = self.flow.close(Val(v=truth_of(vals[blocks[branch].end[1]])), self.unit).v
-            found |= NONE if UNIFORM in test else test or self._replace(number=blocks[branch].end[1])._named_rank()
+            found |= NONE if UNIFORM in test else test or self.value_at(blocks[branch].end[1])._named_rank()
         return found
 
     def _named_rank(self) -> Causes:
         """What a condition likely depends on that asks for something by the name of a rank of which nothing is known:
         an actor's own, say, which another process makes from a class that is handed on."""
         compared = self.value.args if self.value.op == "compare" else (self.number,)
-        for place in (self._replace(number=n).root for n in compared):
+        for place in (self.value_at(n).root for n in compared):
             name, ranks = place.hint, self.flow.models.ranks
             if place.value.op == "attr" and name in ranks["names"] | ranks["attributes"] and place.closed == BOTTOM:
                 return rank(axes_of(name) - WHOLE or WHOLE, sure=False)
@@ -241,7 +272,7 @@ class Place(NamedTuple):
         values, stack, seen = self.unit.code.values, [self.number], {self.number}
         while stack:
             number = stack.pop()
-            yield self._replace(number=number)
+            yield self.value_at(number)
             for part in parts(values[number]):
                 if part >= 0 and part not in seen:
                     seen.add(part)
@@ -299,7 +330,7 @@ class Place(NamedTuple):
     @property
     def users(self) -> list[Place]:
         """The values that have this one as an operand."""
-        return [self._replace(number=n) for n in users_of(self.unit).get(self.number, ())]
+        return [self.value_at(n) for n in users_of(self.unit).get(self.number, ())]
 
     @property
     def taken_by(self) -> list[Place]:
@@ -371,6 +402,16 @@ class Place(NamedTuple):
         return site.operations if site is not None else ()
 
 
+def _decisive(flow: Flow, unit: Unit) -> Iterator[Place]:
+    """What a function gives back, and the conditions that decide which of its returns is taken."""
+    for block in unit.code.in_order():
+        if unit.code.blocks[block].end[0] == "return":
+            place = Place(flow, unit, unit.code.blocks[block].end[1])
+            yield place
+            deciding = sorted(unit.control.deciding(block))
+            yield from (place._replace(number=unit.code.blocks[branch].end[1]) for branch in deciding)
+
+
 class Queries:
     """Answers for one project; asked for with `project.analysis(Queries)`.
 
@@ -389,14 +430,12 @@ class Queries:
     def beside(self, *words: str) -> Iterator[Unit]:
         """All units of the files in whose text one of the words stands."""
         for module in self.flow.mentions.modules(*words) if self.flow.is_distributed else ():
-            yield from sorted(self.flow.units_of(module).values(), key=lambda unit: unit.place)
+            yield from sorted(self.flow.whole_units(module), key=lambda unit: unit.place)
 
     def spelling(self, *words: str) -> Iterator[Unit]:
         """The units that mention one of the words, in files in whose text it stands: as a key in brackets too."""
-        wanted = frozenset(words)
         for module in self.flow.mentions.spelling(*words) if self.flow.is_distributed else ():
-            units = (unit for unit in self.flow.units_of(module).values() if not wanted.isdisjoint(unit.words))
-            yield from sorted(units, key=lambda unit: unit.place)
+            yield from sorted(self.flow.mentions.within(module, words), key=lambda unit: unit.place)
 
     def called(self, *names: str) -> list[Unit]:
         """The functions and methods of the project that are called so."""
@@ -438,10 +477,20 @@ class Queries:
         """The collectives of the given names (`all_reduce`), or all of them: calls that have their arguments, not those
         of what runs them (`to_thread(dist.broadcast, tensor)`)."""
         for unit in self.flow.effectful():
-            for number, site in sorted(self.flow.result(unit).sites.items()):
-                place = Place(self.flow, unit, number)
-                if any(not names or o.name in names for o in site.operations) and not place.hands_on:
-                    yield place
+            yield from self._collectives_of(unit, names)
+
+    def collectives_with_parts(self, *names: str) -> Iterator[Place]:
+        """The same, and those of the functions whose bodies stand in their callers where they are defined, too."""
+        for unit in self.flow.effectful():
+            known = self.flow.units_of(unit.module)
+            for each in (unit, *(known[key] for key in unit.code.parts if key in known)):
+                yield from self._collectives_of(each, names)
+
+    def _collectives_of(self, unit: Unit, names: tuple[str, ...]) -> Iterator[Place]:
+        for number, site in sorted(self.flow.result(unit).sites.items()):
+            place = Place(self.flow, unit, number)
+            if any(not names or o.name in names for o in site.operations) and not place.hands_on:
+                yield place
 
     def calls(self, *dotted: str) -> Iterator[Place]:
         """The calls of things outside the project, by full names as in the tables (`torch.optim.AdamW`); none where
@@ -470,22 +519,29 @@ class Queries:
 
     def values(self, unit: Unit, *ops: str) -> Iterator[Place]:
         """The values of a unit that some kinds of instruction make."""
-        for number, value in enumerate(unit.code.values):
-            if value.op in ops:
-                yield Place(self.flow, unit, number)
+        for number in numbers_of(unit, ops):
+            yield Place(self.flow, unit, number)
 
     def of_program(self) -> Iterator[Unit]:
         """The units of all files that rules look into but tests, which put others in the place of real objects."""
         for module in self.project.modules.values():
             if not is_test(module.path):
-                yield from self.flow.units_of(module).values()
+                yield from self.flow.whole_units(module)
 
     def called_in_program(self, names: frozenset[str]) -> Iterator[Place]:
         """The calls of the program itself by some names."""
-        for unit in self.of_program():
-            for place in self.calls_in(unit):
-                if place.method in names:
-                    yield place
+        found = [row for name in names for row in self._called_in_program.get(name, ())]
+        for _, unit, number in sorted(found, key=itemgetter(0)):
+            yield Place(self.flow, unit, number)
+
+    @cached_property
+    def _called_in_program(self) -> dict[str, list[tuple[int, Unit, int]]]:
+        """By the name that is called: (number of the call in the program, unit, value)."""
+        found: dict[str, list[tuple[int, Unit, int]]] = {}
+        calls = (place for unit in self.of_program() for place in self.calls_in(unit))
+        for order, place in enumerate(calls):
+            found.setdefault(place.method, []).append((order, place.unit, place.number))
+        return found
 
     def calls_in(self, unit: Unit) -> Iterator[Place]:
         for number in _calls_of(unit):
@@ -573,8 +629,14 @@ def users_of(unit: Unit) -> Users:
     return unit.users
 
 
-def _calls_of(unit: Unit) -> list[int]:
-    known: list[int] | None = unit.__dict__.get("_calls")
-    if known is None:
-        known = unit.__dict__["_calls"] = [n for n, v in enumerate(unit.code.values) if v.op == "call"]
-    return known
+def _calls_of(unit: Unit) -> Sequence[int]:
+    return numbers_of(unit, ("call",))
+
+
+def numbers_of(unit: Unit, ops: tuple[str, ...]) -> Sequence[int]:
+    """The values of a unit that some kinds of instruction make, in their order."""
+    known: dict[tuple[str, ...], Sequence[int]] = unit.__dict__.setdefault("_numbers_of", {})
+    found = known.get(ops)
+    if found is None:
+        found = known[ops] = array("i", [n for n, value in enumerate(unit.code.values) if value.op in ops])
+    return found

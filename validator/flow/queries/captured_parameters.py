@@ -85,7 +85,7 @@ class _Search:
             step = self._stack.pop()
             if step.number not in done:
                 done.add(step.number)
-                self._back(step, place._replace(number=step.number))
+                self._back(step, place.value_at(step.number))
 
     def _back(self, step: _Step, here: Place) -> None:
         value = here.value

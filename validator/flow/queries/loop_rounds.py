@@ -138,7 +138,7 @@ class _Loop:
     def _iterable(self) -> Place:
         if self.loop.iterator < 0:
             raise _NotComputed
-        return self._within(self.at._replace(number=self.loop.iterator).operand(0))
+        return self._within(self.at.value_at(self.loop.iterator).operand(0))
 
     @staticmethod
     def _within(place: Place) -> Place:
@@ -170,7 +170,7 @@ class _Loop:
         if place.unit is self.at.unit or place.value.op != "param":
             return place
         given = argument_of(self.at.unit, self.at.number, place.unit, place.value.data[0])
-        return place if given is None else self.at._replace(number=given).root
+        return place if given is None else self.at.value_at(given).root
 
     def _number(self, place: Place) -> Any:
         place = self._passed(place.root)
@@ -190,8 +190,10 @@ class _Loop:
                 return _BINARY[value.data](left, right)
             except ZeroDivisionError:
                 raise _NotComputed from None
-        if value.op == "call" and place.method in _CALLED and not any(value.data.names):
-            return _CALLED[place.method](*(self._number(place.operand(i)) for i in range(1, len(value.args))))
+        if value.op == "call" and place.method in _CALLED and value.data.names and not any(value.data.names):
+            given = [self._number(place.operand(i)) for i in range(1, len(value.args))]
+            if len(given) > 1 or place.method not in ("min", "max"):  # of one thing they take what is in it
+                return _CALLED[place.method](*given)
         return self._size(self._term(place))
 
     def _size(self, term: Term) -> int:
@@ -252,4 +254,4 @@ def decided_by(test: Place) -> Iterator[Place]:
     for number, value in enumerate(unit.code.values):
         given = value.op in ("call", "store_attr") and not derived.isdisjoint(value.args[1:])
         if given or value.op in ("call", "attr") and not branches.isdisjoint(unit.control.around(value.block)):
-            yield test._replace(number=number)
+            yield test.value_at(number)

@@ -50,14 +50,14 @@ def _under_same_name(place: Place) -> list[Place]:
     name = variables.get(place.number)
     owner = (call.receiver.number,) if call.value.op == "call" and call.receiver is not None else ()
     given = (*owner, *call.value.args[1:]) if call.value.op == "call" and name is not None else ()
-    return [place._replace(number=number) for number in given if variables.get(place.unit.root(number)) == name]
+    return [place.value_at(number) for number in given if variables.get(place.unit.root(number)) == name]
 
 
 def _sources(place: Place) -> list[Place] | None:
     """The values, one step before, that a value may be; None where they are not all known."""
     unit, value = place.unit, place.value
     if value.op == "phi":
-        return [place._replace(number=number) for number in origins(unit, place.number)]
+        return [place.value_at(number) for number in origins(unit, place.number)]
     if value.op == "const":
         return [] if value.data is None else None
     if value.op == "call":
@@ -106,7 +106,7 @@ def _passed(place: Place) -> list[Place] | None:
 def _of_module(place: Place) -> Iterator[Place]:
     """What is stored in a variable of a module."""
     symbol = place.flow.symbol(place.unit, place.value)
-    for unit in place.flow.units_of(symbol.module).values() if isinstance(symbol, Variable) else ():
+    for unit in place.flow.whole_units(symbol.module) if isinstance(symbol, Variable) else ():
         for number, value in enumerate(unit.code.values):
             if value.op == "store_global" and isinstance(symbol, Variable) and value.data == symbol.name:
                 yield Place(place.flow, unit, number).operand(0)

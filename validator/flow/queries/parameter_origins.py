@@ -36,13 +36,13 @@ class Owner(NamedTuple):
             if path in found or place.value.op == "const":
                 continue
             found.add(path)
-            root = place._replace(number=path[0]) if isinstance(path[0], int) else place
+            root = place.value_at(path[0]) if isinstance(path[0], int) else place
             if root.value.op == "call":
                 given = root.value.args[1:]
                 wrapped = [each for i, each in enumerate(given) if (root.number, i) in root.result.steps]
-                stack += [root._replace(number=each) for each in wrapped or given]
+                stack += [root.value_at(each) for each in wrapped or given]
             elif root.value.op == "phi":
-                stack += [root._replace(number=each) for each in root.value.args]
+                stack += [root.value_at(each) for each in root.value.args]
         return found
 
 
@@ -72,7 +72,7 @@ class Owners:
         return not any(a[: len(b)] == b[: len(a)] for a in mine for b in others)
 
     def _on(self, here: Place, way: Way, *numbers: int) -> None:
-        self._stack += [(here._replace(number=each), way) for each in numbers if each >= 0]
+        self._stack += [(here.value_at(each), way) for each in numbers if each >= 0]
 
     def _back(self, here: Place, way: Way) -> None:
         value = here.value

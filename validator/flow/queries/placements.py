@@ -88,7 +88,7 @@ class Placings:
         seen: set[int] = set()
         while isinstance(found[0], int) and found[0] not in seen:
             seen.add(found[0])
-            found = (*self._origin(place._replace(number=found[0])), *found[1:])
+            found = (*self._origin(place.value_at(found[0])), *found[1:])
         return found
 
     def _origin(self, place: Place) -> Path:
@@ -96,10 +96,10 @@ class Placings:
         if value.op == "call":
             for position in range(len(value.args) - 1):
                 if (place.number, position) in taken:
-                    return whole(place._replace(number=value.args[position + 1]))
+                    return whole(place.value_at(value.args[position + 1]))
         if value.op == "phi" and place.number not in self._active:
             self._active.add(place.number)
-            different = {self.path(place._replace(number=each)) for each in value.args} - {(place.number,)}
+            different = {self.path(place.value_at(each)) for each in value.args} - {(place.number,)}
             self._active.discard(place.number)
             if len(different) == 1:
                 return different.pop()
@@ -224,7 +224,7 @@ def sources(place: Place) -> Iterator[Place]:
     stack = [place.number]
     while stack:
         number = stack.pop()
-        yield place._replace(number=number)
+        yield place.value_at(number)
         value = values[number]
         for each in _made_of(place.unit, value) if value.op == "mut" else value.args:
             if each >= 0 and each not in seen:
@@ -250,7 +250,7 @@ def models_of(place: Place) -> list[Place]:
             continue
         if each.method in ("parameters", "named_parameters", "trainable_parameters") and each.receiver is not None:
             asked.append(each.receiver)
-        given += [each._replace(number=a) for a in value.args[1:]]
+        given += [each.value_at(a) for a in value.args[1:]]
     return asked or given
 
 
@@ -317,7 +317,7 @@ def known_at(place: Place) -> Iterator[tuple[Place, bool]]:
     code = place.unit.code
     for branch, way in place.unit.control.settled(place.value.block):
         end = code.blocks[branch].end
-        yield place._replace(number=end[1]), way == end[2]
+        yield place.value_at(end[1]), way == end[2]
 
 
 def computed_from(place: Place, cutting: frozenset[str]) -> Iterator[Place]:
@@ -333,7 +333,7 @@ def computed_from(place: Place, cutting: frozenset[str]) -> Iterator[Place]:
         callee = values[value.args[0]] if value.op == "call" else None
         if value.op == "attr" and value.data in cutting or callee is not None and callee.data in cutting:
             continue
-        yield place._replace(number=number)
+        yield place.value_at(number)
         if value.op in ("next", "iter", "compare", "more"):
             continue
         args = value.args[:1] if value.op == "mut" else value.args

@@ -52,7 +52,7 @@ def _of_item(place: Place) -> Share | None:
     if index.value.op == "slice":
         first, _, step = index.value.args
         if first >= 0 and step >= 0:
-            return Share(index._replace(number=first), index._replace(number=step), place, owner)
+            return Share(index.value_at(first), index.value_at(step), place, owner)
         return None
     if owner.value.op != "call" or owner.method not in _CHUNKING:
         return None
@@ -78,7 +78,7 @@ def _gone_through(place: Place) -> Place | None:
     loop = place.unit.code.loops.get(header)
     if loop is None or loop.iterator < 0:
         return None
-    return within(place._replace(number=loop.iterator).root.gone_through.root)
+    return within(place.value_at(loop.iterator).root.gone_through.root)
 
 
 def within(iterable: Place) -> Place:

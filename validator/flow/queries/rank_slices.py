@@ -38,15 +38,15 @@ def cut_of(queries: Queries, tensor: Place, axis: str = RING) -> Place | None:
         elif value.op in _PASSING:
             grown = place.operand(1) if value.op == "mut" else None
             if grown is not None and grown.value.op == "call" and grown.method in _GROWING:
-                stack += [grown._replace(number=each) for each in grown.value.args[1:]]
-            stack += [place._replace(number=each) for each in value.args if value.op != "mut" or each == value.args[0]]
+                stack += [grown.value_at(each) for each in grown.value.args[1:]]
+            stack += [place.value_at(each) for each in value.args if value.op != "mut" or each == value.args[0]]
         elif value.op == "collect":
-            stack += [place._replace(number=each) for each in value.args[: value.data[1]]]
+            stack += [place.value_at(each) for each in value.args[: value.data[1]]]
         elif value.op == "call":
             targets = queries.targets(place)
             for unit in targets:
                 stack += [Place(place.flow, unit, number) for number in unit.code.returned]
-            if place.method in _CUTTING and any(varies_on(place._replace(number=n), axis) for n in value.args[1:]):
+            if place.method in _CUTTING and any(varies_on(place.value_at(n), axis) for n in value.args[1:]):
                 return place
             if not targets and place.method in _SAME:
                 stack += [place.receiver] if place.receiver is not None else []

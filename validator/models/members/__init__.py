@@ -12,7 +12,7 @@ from validator.files.tables import load_toml
 @cache
 def of_libraries() -> frozenset[str]:
     """Names of members of builtins and of the classes that training code holds, and inherits from, most."""
-    return frozenset(name for names in (*_table()["members"].values(), *_table()["kept"].values()) for name in names)
+    return frozenset(" ".join((*_table()["members"].values(), *_table()["kept"].values())).split())
 
 
 @cache
@@ -25,17 +25,27 @@ def listed() -> frozenset[str]:
 def of_base(base: str) -> frozenset[str]:
     """The public names that objects have from such a base."""
     table = _table()
-    return frozenset(table["members"][table["listed"][base]])
+    return frozenset(table["members"][table["listed"][base]].split())
 
 
 def is_telling(name: str) -> bool:
     """Whether a name is one that a project gives: of several words, and of no object of a known library."""
-    return len([word for word in name.split("_") if word]) > 1 and name not in of_libraries()
+    special = name.startswith("__") and name.endswith("__")
+    return not special and len([word for word in name.split("_") if word]) > 1 and name not in of_libraries()
 
 
 def is_known(base: str) -> bool:
     """Whether the names of all members are known that a class of a library gives to those that inherit from it."""
-    return base.removesuffix("[]") in _table()["bases"]["known"]
+    path = base.removesuffix("[]")
+    above = [path[:end] for end, letter in enumerate(path) if letter == "."]
+    if path in _known("classes") or any(each in _known("modules") for each in above[-1:]):
+        return True
+    return any(each in _known("packages") for each in above)
+
+
+@cache
+def _known(kind: str) -> frozenset[str]:
+    return frozenset(_table()["bases"][kind].split())
 
 
 @cache

@@ -1,0 +1,57 @@
+"""Which keys the dictionaries have that functions of the project return, and loaders make of samples."""
+
+from __future__ import annotations
+
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.rank_shares import within
+from validator.flow.values import NONE_OBJ
+
+_LOADER = "torch.utils.data.DataLoader"
+_READING = frozenset({"get", "keys", "values", "items", "copy", "pop"})
+
+
+def keys_without(queries: Queries, place: Place, key: str) -> set[str]:
+    """The keys of all dictionaries that are asked at a place for one that none of them has; empty where one may have
+    it."""
+    owner = place.operand(0)
+    if not _is_made_here(queries, owner.root) or _is_expected(place, key) or _is_changed(owner):
+        return set()
+    keys = _keys(owner)
+    return keys if key not in keys else set()
+
+
+def _is_made_here(queries: Queries, owner: Place) -> bool:
+    """Whether a value is just what a call gave, or a batch of a loader: nobody else has it, who may have added keys."""
+    if owner.value.op == "call":
+        return bool(queries.targets(owner)) and not any(o[0] == "class" for o in owner.operand(0).closed.each)
+    if owner.value.op == "unpack" and owner.value.data[0] == 1:
+        owner = owner.operand(0).root
+    iterable = owner.iterable
+    return iterable is not None and any(o[:2] == ("made", _LOADER) for o in within(iterable.root).closed.each)
+
+
+def _is_expected(place: Place, key: str) -> bool:
+    """Whether the code is ready for a dictionary without the key."""
+    if place.catches("KeyError", "LookupError", "Exception"):
+        return True
+    asked = (part.val.constant() for test in place.tests_inside for part in test.parts)
+    return key in asked
+
+
+def _is_changed(owner: Place) -> bool:
+    """Whether a method that may add keys was called on a dictionary on its way here."""
+    place = owner
+    while place.value.op == "mut":
+        call = place.operand(1)
+        if call.value.op == "call" and place.value.data == -1 and call.method not in _READING:
+            return True
+        place = place.operand(0)
+    return False
+
+
+def _keys(owner: Place) -> set[str]:
+    """The keys of all dictionaries that a value may be; none where it may be something else, or have others."""
+    objs = owner.closed.objs - {NONE_OBJ}
+    if not objs or any(o[0] != "dict" or o[2] is not None or not o[1] for o in objs):
+        return set()
+    return {str(key) for o in objs for key, _ in o[1]}

@@ -1,0 +1,55 @@
+"""What a function writes into that is not its own: methods and functions that work in place on what it was given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.flow.program import Flow, Unit
+from validator.flow.queries.base import Place
+
+# Instructions and builtins that give what they are given, or elements of it.
+_PARTS = frozenset({"attr", "item", "next", "iter", "unpack", "slice", "phi", "tuple", "list", "await", "mut"})
+_PASSING = frozenset({"list", "tuple", "set", "sorted", "reversed", "iter", "next", "enumerate", "zip", "filter"})
+_TAKING = frozenset({"values", "items", "parameters"})
+
+
+def writes_into_arguments(flow: Flow, unit: Unit) -> bool:
+    """Whether a unit changes in place what lies in its arguments: `p.grad.mul_(scale)` for each `p` of a list."""
+    calls = (Place(flow, unit, number) for number, value in enumerate(unit.code.values) if value.op == "call")
+    return any(_is_of_argument(each) for call in calls for each in _written(call))
+
+
+def _written(call: Place) -> Iterator[Place]:
+    """What a call changes: the receiver of a method that works in place, the first argument of such a function."""
+    name, receiver = call.method, call.receiver
+    if not name.endswith("_") or name.startswith("__") or name.endswith("__"):
+        return
+    if receiver is not None and not (receiver.val.of("ext") or receiver.val.of("module")):
+        yield receiver
+    elif call.value.data.names[:1] == (None,):
+        yield call.operand(1)
+
+
+def _is_of_argument(place: Place) -> bool:
+    """Whether a value shares its memory with an argument of its function, as far as is written there."""
+    seen: set[int] = set()
+    stack = [place]
+    while stack:
+        each = stack.pop().root
+        if each.number in seen:
+            continue
+        seen.add(each.number)
+        value = each.value
+        if value.op == "param":
+            return True
+        if value.op in _PARTS:
+            stack += [each._replace(number=number) for number in value.args if number >= 0]
+        elif value.op == "collect":
+            stack += [each._replace(number=number) for number in value.args[: value.data[1]]]
+        elif value.op == "call":
+            receiver, views = each.receiver, each.flow.models.tensors["views"]
+            if receiver is not None and (each.method in views or each.method in _TAKING):
+                stack.append(receiver)
+            elif each.method in _PASSING:
+                stack += [each._replace(number=number) for number in value.args[1:]]
+    return False
