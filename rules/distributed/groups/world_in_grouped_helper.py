@@ -6,7 +6,8 @@ What it does
     ranks of some pipeline stages behind or works on one parallel dimension when it calls. Reports also a collective
     without a group where the function is given a group or mesh, or asks for one, and does nothing with it; where all
     its other collectives work in one group on values that this one's are computed from, or the other way round; and
-    where the `forward` of its `backward` (or the other way round) works in one.
+    where the `forward` of its `backward` (or the other way round) works in one. Silent about a group that is not used
+    where ranks only agree on the largest or smallest number.
 
 Why is this bad
     With tensor or pipeline parallelism the default group mixes ranks that hold unrelated tensors, and waits for
@@ -306,5 +307,15 @@ class Reduce(torch.autograd.Function):
         grad = grad.clone()
         dist.all_reduce(grad, group=ctx.group)
         return grad, None
+""",
+    # the largest of all is large enough for each group
+    """
+import torch
+import torch.distributed as dist
+
+def rounds(data, dp_mesh):
+    count = torch.tensor([len(data)], device="cuda")
+    dist.all_reduce(count, op=dist.ReduceOp.MAX)
+    return int(count.item())
 """,
 ]

@@ -42,7 +42,8 @@ def left_out(queries: Queries, names: tuple[str, ...]) -> Iterator[LeftOut]:
         without = [call for call in calls if _leaves_out(call)]
         if not without:
             continue
-        unused = (each for call in without if (each := _unused(index, unit, call)) is not None)
+        summing = (call for call in without if not _reduces(call, "MAX", "MIN"))  # which agree on what suits all
+        unused = (each for call in summing if (each := _unused(index, unit, call)) is not None)
         found = next(unused, None) if not _counts_all(without[0]) else None
         found = found or _beside(without, [call for call in calls if call not in without]) or _twin(moving, without)
         if found is not None:
@@ -79,7 +80,7 @@ def _is_group(place: Place, annotation: str = "") -> bool:
         return True
     if any(name in annotation for name in _TYPES):
         return True
-    told = [o for o in known.each if o[0] not in ("const", "top", "param")]
+    told = [o for o in known.each if o[0] not in ("const", "top", "param", "made")]
     name = place.unit.variables.get(place.number, "") if place.value.op != "param" else place.hint
     return not told and name.lower().split("_")[-1] in _WORDS
 
@@ -152,7 +153,7 @@ def _beside(without: list[Place], others: list[Place]) -> LeftOut | None:
     tensor = _tensor(call)
     if tensor is None or any(other is None or other.root == tensor.root for other in map(_tensor, others)):
         return None
-    if _asks(call, first) or not _goes_with(call, others, given) or _averages(call):
+    if _asks(call, first) or not _goes_with(call, others, given) or _reduces(call, "AVG"):
         return None
     return LeftOut(call, first.text, others[0], "others")
 
@@ -194,11 +195,11 @@ def _leads(early: Place, late: Place, given: bool) -> bool:
     return after and any(part.number == early.number for part in tensor.sources)
 
 
-def _averages(call: Place) -> bool:
-    """Whether a collective gives the mean over ranks, as one of a result does that is shown."""
+def _reduces(call: Place, *how: str) -> bool:
+    """Whether a collective reduces so. What is averaged over all ranks is a result that is shown."""
     row = call.operations[0].row
-    how = call.argument(*row.operation) if row.operation is not None else None
-    return how is not None and how.text.endswith("AVG")
+    given = call.argument(*row.operation) if row.operation is not None else None
+    return given is not None and given.root.value.op == "attr" and given.root.value.data in how
 
 
 def _twin(moving: dict[Unit, list[Place]], without: list[Place]) -> LeftOut | None:
