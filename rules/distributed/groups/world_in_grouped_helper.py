@@ -3,7 +3,11 @@
 What it does
     Reports a function that takes no process group and issues a collective on the default group, if either a sibling
     in the same file (`reduce_scatter_fp8` beside `all_reduce_fp8`) takes a group and uses it, or a caller has left the
-    ranks of some pipeline stages behind or works on one parallel dimension when it calls.
+    ranks of some pipeline stages behind or works on one parallel dimension when it calls. Reports also a collective
+    without a group where the function is given a group or mesh, or asks for one, and does nothing with it; where all
+    its other collectives work in one group on values that this one's are computed from, or the other way round; and
+    where the `forward` of its `backward` (or the other way round) works in one. Silent about a group that is not used
+    where ranks only agree on the largest or smallest number.
 
 Why is this bad
     With tensor or pipeline parallelism the default group mixes ranks that hold unrelated tensors, and waits for
@@ -23,6 +27,8 @@ from validator.finding import Finding, Related
 from validator.flow.calls import axes_in
 from validator.flow.program import Flow, Unit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.left_out_groups import LeftOut, left_out
+from validator.flow.queries.outside_program import is_aside
 from validator.project import Project
 from validator.rule import Rule
 
@@ -42,6 +48,7 @@ class _Reason(NamedTuple):
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
+    told: set[Unit] = set()
     moving: dict[Unit, list[Place]] = {}
     for call in queries.collectives(*_MOVING):
         moving.setdefault(call.unit, []).append(call)
@@ -59,7 +66,11 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         reason = _sibling(moving, unit) or _caller(queries.flow, unit)
         if reason is not None:
+            told.add(unit)
             yield _report(calls[0], reason)
+    for found in left_out(queries, (*_MOVING, "gather", "reduce", "broadcast")):
+        if found.call.unit not in told and not is_aside(found.call.unit.path):
+            yield _report_left_out(found)
 
 
 def _given(call: Place) -> str:
@@ -133,6 +144,24 @@ def _report(call: Place, reason: _Reason) -> Finding:
     )
 
 
+def _report_left_out(found: LeftOut) -> Finding:
+    call, taken = found.call, found.taken
+    name, where = call.operations[0].name, taken.unit.qualname
+    why = {
+        "unused": f"nothing communicates in its group `{found.group}`",
+        "others": f"all its other collectives work in `{found.group}`",
+        "twin": f"`{where}` works in `{found.group}`",
+    }[found.why]
+    return RULE.finding(
+        call.unit.path,
+        call.at,
+        f"`{call.unit.qualname}` calls `{name}` on the whole job, but {why}",
+        help=f"pass the group: `group={found.group}`" if found.why != "twin" else "pass the group of the other one",
+        related=[Related(taken.unit.path, taken.at[0], "the group stands here")],
+        context=f"{call.unit.qualname}:{name}:{found.group}",
+    )
+
+
 INCORRECT = [
     """
 import torch.distributed as dist
@@ -160,6 +189,61 @@ def advantages(values, mask):
     rank = mpu.get_data_parallel_rank()
     return whiten(values, mask), rank
 """,
+    # a group that is given, or asked for, and not used
+    """
+import torch
+import torch.distributed as dist
+
+def exchanged(parts, group: dist.ProcessGroup):
+    received = [torch.empty_like(part) for part in parts]
+    dist.all_to_all(received, parts)  # error: MP511
+    return torch.cat(received)
+
+def count(model, device_mesh):
+    total = torch.tensor(sum(p.numel() for p in model.parameters())).cuda()
+    pp_mesh = device_mesh["pp"]
+    dist.all_reduce(total)  # error: MP511
+    return total.item()
+
+def statistics(x, group=None):
+    total = torch.tensor([x.sum(), x.numel()], device=x.device)
+    dist.all_reduce(total, group=group)
+    mean = total[0] / total[1]
+    deviation = ((x - mean) ** 2).sum()
+    dist.all_reduce(deviation)  # error: MP511
+    return mean, deviation / total[1]
+""",
+    """
+import torch
+import torch.distributed as dist
+from megatron.core import mpu
+
+class Entropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, logits):
+        largest = logits.max(dim=-1)[0]
+        dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=mpu.get_tensor_model_parallel_group())
+        exp = (logits - largest.unsqueeze(-1)).exp()
+        total = exp.sum(dim=-1)
+        dist.all_reduce(total)  # error: MP511
+        weighted = (exp / total.unsqueeze(-1) * logits).sum(dim=-1)
+        dist.all_reduce(weighted, group=mpu.get_tensor_model_parallel_group())
+        return largest + total.log() - weighted
+
+class Reduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        out = x.clone()
+        dist.all_reduce(out, group=group)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        grad = grad.clone()
+        dist.all_reduce(grad)  # error: MP511
+        return grad, None
+""",
 ]
 
 CORRECT = [
@@ -181,5 +265,57 @@ def mean_over_job(tensor):
 
 def train(tensor):
     return mean_over_job(tensor)
+""",
+    """
+import torch
+import torch.distributed as dist
+from megatron.core import mpu
+
+def statistics(x, group=None):
+    total = x.sum()
+    if group is None:
+        dist.all_reduce(total)
+        return total
+    dist.all_reduce(total, group=group)
+    return total
+
+def in_two_steps(x, group):
+    total = x.sum()
+    dist.all_reduce(total, group=group)
+    dist.all_reduce(total)
+    return total
+
+def loss_of(logits, target):
+    largest = logits.max(dim=-1)[0]
+    dist.all_reduce(largest, op=dist.ReduceOp.MAX, group=mpu.get_tensor_model_parallel_group())
+    total = (logits - largest.unsqueeze(-1)).exp().sum(dim=-1)
+    dist.all_reduce(total, group=mpu.get_tensor_model_parallel_group())
+    loss = (total.log() - target).mean()
+    dist.all_reduce(loss, op=dist.ReduceOp.AVG)
+    return loss
+
+class Reduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        out = x.clone()
+        dist.all_reduce(out, group=group)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        grad = grad.clone()
+        dist.all_reduce(grad, group=ctx.group)
+        return grad, None
+""",
+    # the largest of all is large enough for each group
+    """
+import torch
+import torch.distributed as dist
+
+def rounds(data, dp_mesh):
+    count = torch.tensor([len(data)], device="cuda")
+    dist.all_reduce(count, op=dist.ReduceOp.MAX)
+    return int(count.item())
 """,
 ]

@@ -1,0 +1,185 @@
+"""A buffer that is read, and that nothing has filled.
+
+What it does
+    Follows what `torch.empty`, `empty_like` and `new_empty` make, and lists with a place for each rank
+    (`[torch.zeros_like(x) for _ in range(world_size)]`, `[None] * world_size`), through views, lists, variables and
+    results of functions. Reports where they are read (`torch.cat`, arithmetic, `item()`, a loop over them) and no way
+    leads there on which anything was given them that may write: a collective, a receive, an in-place method, an
+    assignment to elements, `out=`, a kernel, a function of which nothing is known. Silent where the buffer is stored,
+    captured by a function inside, or has no elements.
+
+Why is this bad
+    The collective that fills the buffer was dropped, or stands behind the read. What is read is what lay in the memory
+    before: nothing fails, and the numbers are wrong on all ranks, now and then by chance even right.
+
+References
+    https://docs.pytorch.org/docs/stable/generated/torch.empty.html
+    https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.all_gather
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.finding import Finding, Related
+from validator.flow.queries.base import Queries
+from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.unfilled import Unfilled, unfilled
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP556", "unfilled-buffer-read", "error", "1.0", tokens=("empty", "world_size", "size"))
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    for found in unfilled(project.analysis(Queries)):
+        if not is_aside(found.read.unit.path):
+            yield _report(found)
+
+
+def _report(found: Unfilled) -> Finding:
+    made, read = found.made, found.read
+    while made.value.op in ("const", "list"):  # `[None] * size`
+        made = next((user for user in made.users if user.value.op in ("list", "collect", "binary")), made)
+    what = "with a place for each rank is made here" if found.slots else "is made here"
+    return RULE.finding(
+        read.unit.path,
+        read.at,
+        f"`{read.text}`{read.where} reads what `{made.text}` has made, and nothing has written into it",
+        help="fill the buffer before it is read: by the collective that is meant to"
+        if found.slots
+        else "fill the buffer before it is read, by a collective or `copy_`",
+        related=[Related(made.unit.path, made.at[0], f"the buffer {what}")],
+        context=f"{read.unit.qualname}:{made.text}",
+        severity="error" if found.always and found.empty else "warning",
+    )
+
+
+INCORRECT = (
+    """
+import torch
+import torch.distributed as dist
+
+def gathered(x, group):
+    parts = [torch.empty_like(x) for _ in range(dist.get_world_size(group))]
+    return torch.cat(parts, dim=0)  # error: MP556
+
+def late(x, group):
+    whole = torch.empty(dist.get_world_size(group) * x.shape[0], device=x.device)
+    total = whole.view(-1).sum()  # error: MP556
+    dist.all_gather_into_tensor(whole, x, group=group)
+    return total
+
+def one_by_one(x, size):
+    parts = []
+    for _ in range(size):
+        parts.append(torch.empty_like(x))
+    parts = [part.cuda() for part in parts]
+    return torch.stack(parts)  # error: MP556
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def gathered(x):
+    size = dist.get_world_size()
+    rows, parts = [None] * size, [torch.zeros_like(x) for _ in range(size)]
+    names = [row["name"] for row in rows]  # error: MP556
+    return names, torch.stack(parts)  # error: MP556
+""",
+    """
+import torch
+import torch.distributed as dist
+
+class Exchange:
+    def receive(self, like, source):
+        if dist.get_world_size() == 1:
+            return like
+        buffer = torch.empty_like(like)
+        return buffer
+
+    def step(self, x):
+        other = self.receive(x, 0)
+        return x + other  # error: MP556
+""",
+)
+
+CORRECT = (
+    """
+import torch
+import torch.distributed as dist
+
+def gathered(x, group):
+    parts = [torch.empty_like(x) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(parts, x, group=group)
+    return torch.cat(parts, dim=0)
+
+def by_view(x, size):
+    whole = torch.empty(size * x.shape[0], device=x.device)
+    handle = dist.all_gather_into_tensor(whole.view(size, -1), x, async_op=True)
+    handle.wait()
+    return whole.sum()
+
+def by_hand(x, rank, size):
+    whole = x.new_empty(size, *x.shape)
+    for i in range(size):
+        whole[i].copy_(x) if i == rank else dist.recv(whole[i], src=i)
+    first, second = torch.empty_like(x), torch.empty_like(x)
+    torch.mul(x, 2, out=first)
+    second[:] = x
+    return whole.mean() + first + second + torch.empty(4, device=x.device).normal_().sum()
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def gathered(x):
+    size = dist.get_world_size()
+    rows, parts = [None] * size, [None for _ in range(size)]
+    dist.all_gather_object(rows, x.tolist())
+    for i in range(size):
+        parts[i] = torch.empty_like(x)
+    dist.all_gather(parts, x)
+    return [row[0] for row in rows], torch.stack(parts)
+
+def shapes(x):
+    like = torch.empty_like(x)
+    nothing = torch.empty(0, device=x.device)
+    return like.shape, torch.cat([nothing, x])
+""",
+    """
+import torch
+import torch.distributed as dist
+
+class Exchange:
+    def __init__(self, like):
+        self.buffer = torch.empty_like(like)
+
+    def made(self, like):
+        return torch.empty_like(like)
+
+    def step(self, x, kernel):
+        other, third = self.made(x), torch.empty_like(x)
+        work = dist.irecv(other, src=0)
+        work.wait()
+        kernel[(1,)](x, third)
+        return x + other + third + self.buffer
+
+def inside(x):
+    buffer = torch.empty_like(x)
+
+    def fill():
+        dist.broadcast(buffer, src=0)
+
+    fill()
+    return buffer.sum()
+
+def in_rounds(x, rounds):
+    buffer, total = torch.empty_like(x), 0
+    for i in range(rounds):
+        if i:
+            total = total + buffer.sum()
+        dist.broadcast(buffer, src=0)
+    return total
+""",
+)

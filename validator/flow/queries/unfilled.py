@@ -1,0 +1,508 @@
+"""Memory that is made without contents (`torch.empty`), and where it is read before anything has written into it.
+
+From each place that makes such memory its values are followed through views, lists and variables. Whatever is given it
+and is not known to leave it alone may fill it; what reads it where no such call can have come before reads rubbish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.flow.program import Flow, Unit
+from validator.flow.queries.base import Place, Queries, users_of
+from validator.flow.queries.escapes import Index, argument_of
+from validator.ir.model import Value
+
+# What asks about a tensor without reading what it holds.
+_ABOUT = frozenset({
+    "size", "dim", "numel", "element_size", "stride", "is_contiguous", "ndimension", "record_stream", "nelement",
+    "storage_offset", "get_device", "is_floating_point", "is_complex", "shape", "dtype", "device", "ndim", "is_cuda",
+    "requires_grad", "grad_fn", "layout", "names", "itemsize", "nbytes", "is_leaf", "is_meta", "new_empty", "new_zeros",
+    "new_ones", "new_full", "new_tensor", "index", "count", "__len__",
+})  # fmt: skip
+_VIEWS = frozenset({"data", "T", "mT", "H", "real", "imag", "numpy", "clone", "as_strided"})
+_JOINING = frozenset({
+    "cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "row_stack",
+})  # fmt: skip
+_GIVING = frozenset({"item", "tolist", "tobytes"})
+_ADDING = frozenset({"add_", "sub_", "mul_", "div_"})
+_COMPUTING = frozenset({
+    "copy_", "add_", "sub_", "mul_", "div_", "matmul", "mm", "bmm", "add", "sub", "mul", "div",
+})  # fmt: skip
+_SAME = frozenset({"list", "tuple", "reversed", "sorted", "iter"})
+_IDLE = frozenset({"len", "print", "isinstance", "id", "type", "str", "repr", "hasattr", "callable", "issubclass"})
+_NUMBERS = frozenset({"float", "int", "bool", "sum", "max", "min", "any", "all"})
+_TENSOR, _NOTHING, _MAYBE = ("tensor",), ("nothing",), ("maybe",)
+_SIZED = frozenset({"zeros", "ones", "empty", "full", "arange", "rand", "randn"})
+_FILLERS = frozenset({"zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "new_zeros", "new_ones"})
+
+# What a value is: a tensor or None that nobody has filled; `("all", of)`: a container of nothing else; `("table", of)`:
+# a dictionary; `("parts", ((position, of), …))`: a tuple that holds some; `maybe`: something that may lead there.
+Kind = tuple[object, ...]
+
+
+class Unfilled(NamedTuple):
+    """`read` reads what `made` made, and nothing has written into. `slots`: a list with a place for each rank;
+    `empty`: what its memory holds is chance; `always`: it is so on every way."""
+
+    made: Place
+    read: Place
+    slots: bool
+    empty: bool
+    always: bool
+
+
+class _Made(NamedTuple):
+    number: int
+    kind: Kind
+    made: Place
+    slots: bool
+    empty: bool
+    always: bool
+
+
+def unfilled(queries: Queries) -> Iterator[Unfilled]:
+    """All reads of a project of what nobody has filled, one for each place that makes such memory."""
+    search = _Search(queries.flow)
+    seen: set[tuple[Unit, int]] = set()
+    told: set[Place] = set()
+    queue = [(each.made.unit, each) for each in _made(queries)]
+    for unit, made in queue:
+        if (unit, made.number) in seen or made.made in told:
+            continue
+        seen.add((unit, made.number))
+        ways = _Ways(search, unit, made.number, made.kind)
+        read, given = ways.first_read, ways.returned
+        if read is not None:
+            told.add(made.made)
+            yield Unfilled(made.made, read, made.slots, made.empty, made.always and ways.is_certain(read.number))
+        elif given is not None:
+            queue += [
+                (call.unit, made._replace(number=call.number, kind=given.kind, always=made.always and given.always))
+                for call in queries.calls_of(unit)
+                if call.value.op == "call" and queries.targets(call) == [unit]
+            ]
+
+
+def _made(queries: Queries) -> Iterator[_Made]:
+    """What is made without contents, and lists of such or of nothing with a place for each rank."""
+    for call in queries.named("empty", "empty_like", "new_empty", *sorted(_FILLERS)):
+        if call.method != "new_empty" and call.method not in ("new_zeros", "new_ones") and not _is_torch(call):
+            continue
+        slots, empty = _is_slot(call), call.method not in _FILLERS
+        if (slots or empty) and not _is_hollow(call):
+            yield _Made(call.number, _TENSOR, call, slots, empty, True)
+    for unit in queries.flow.calling("get_world_size", "size"):
+        for number, value in enumerate(unit.code.values):
+            place = Place(queries.flow, unit, number)
+            if value.op == "const" and value.data is None and _is_slot(place):
+                yield _Made(number, _NOTHING, place, True, False, True)
+
+
+def _is_torch(call: Place) -> bool:
+    return any(o[0] == "ext" and o[1] == f"torch.{call.method}" for o in call.operand(0).val.each)
+
+
+def _is_hollow(call: Place) -> bool:
+    """Whether a tensor has no elements, or no memory."""
+    device = call.argument("device")
+    if device is not None and any(part.closed.is_const("meta") for part in device.parts):
+        return True
+    if call.method.endswith("_like"):
+        return False
+    queue = [call._replace(number=number) for number in call.value.args[1:]]
+    for place in queue:
+        root = place.root
+        if root.value.op == "const" and root.value.data == 0 and not isinstance(root.value.data, bool):
+            return True
+        if root.closed.is_const(0):
+            return True
+        if root.value.op in ("tuple", "list", "binary"):
+            queue += [place._replace(number=number) for number in root.value.args if number >= 0]
+    return False
+
+
+def _is_slot(place: Place) -> bool:
+    """Whether a value is made once for each rank: `[x for _ in range(size)]`, `[x] * size`."""
+    for user in place.users:
+        if user.value.op == "list" and len(user.value.args) == 1:
+            for times in user.users:
+                if times.value.op == "binary" and times.value.data == "Mult":
+                    other = next((n for n in times.value.args if n != user.number), -1)
+                    if other >= 0 and _counts_ranks(place._replace(number=other)):
+                        return True
+        elif user.value.op == "collect" and user.value.args[0] == place.number and user.value.data[:2] == ("list", 1):
+            goes = user._replace(number=user.value.args[1]).root.gone_through.root
+            if goes.value.op == "call" and goes.method == "range" and len(goes.value.args) == 2:
+                return _counts_ranks(goes.operand(1))
+    return False
+
+
+def _counts_ranks(place: Place) -> bool:
+    sizes = place.flow.models.ranks["sizes"]
+    each = [o for o in place.closed.each if o != ("const", "int", 1)]  # what a job of one process has
+    return bool(each) and all(o[0] == "size" or o[0] == "environment" and o[1] in sizes for o in each)
+
+
+class _Given(NamedTuple):
+    """What a unit gives back that is still unfilled. `always`: it gives back nothing else."""
+
+    kind: Kind
+    always: bool
+
+
+class _Search:
+    """What functions do with what they are given."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self.index = Index(flow)
+        self._known: dict[tuple[Unit, int, Kind], _Ways | None] = {}
+
+    def inside(self, unit: Unit, position: int, kind: Kind) -> _Ways | None:
+        """What becomes of a parameter; None while that is being asked for, and where nobody knows."""
+        key = unit, position, kind
+        if key not in self._known:
+            self._known[key] = None
+            params = (n for n, v in enumerate(unit.code.values) if v.op == "param" and v.data[0] == position)
+            number = next(params, None)
+            plain = unit.code.kind == "function" and unit.code.params[position][1] not in ("*", "**")
+            if number is not None and plain and not unit.code.is_generator:
+                self._known[key] = _Ways(self, unit, number, kind)
+        return self._known[key]
+
+
+class _Ways:
+    """The values of one unit that lead to what was made in it, what may write into that, and what reads it."""
+
+    def __init__(self, search: _Search, unit: Unit, number: int, kind: Kind) -> None:
+        self.search, self.flow, self.unit, self.made = search, search.flow, unit, number
+        self.values = unit.code.values
+        self.held: dict[int, Kind] = {}
+        self._met: dict[int, frozenset[int]] = {}  # by value the blocks where it met something else under its name
+        self.writes: set[int] = set()
+        self.reads: dict[int, frozenset[int]] = {}
+        self._captured = {
+            number
+            for name, numbers in unit.code.definitions.items()
+            if search.index.free(unit, name)
+            for number in numbers
+        }  # fmt: skip
+        self.escapes = False
+        self._queue: list[int] = []
+        self._here: frozenset[int] = frozenset()
+        self._add(number, kind)
+        while self._queue and not self.escapes:
+            number = self._queue.pop()
+            self._here = self._met[number]
+            for user in users_of(unit).get(number, ()):
+                self._used(number, self.held[number], user, self.values[user])
+
+    def _add(self, number: int, kind: Kind) -> None:
+        known, met = self.held.get(number), self._met.get(number, frozenset()) | self._here
+        if known is None or known != kind and known != _MAYBE or met != self._met[number]:
+            self.held[number] = kind if known in (None, kind) else _MAYBE
+            self._met[number] = met
+            self._queue.append(number)
+        self.escapes = self.escapes or number in self._captured
+
+    def _reads(self, user: int) -> None:
+        self.reads[user] = self.reads.get(user, frozenset()) | self._here
+
+    # -- what becomes of it --------------------------------------------------------------------------------
+
+    @cached_property
+    def first_read(self) -> Place | None:
+        """The first read that nothing which writes can have come before."""
+        if self.escapes:
+            return None
+        for number in sorted(self.reads, key=lambda n: self.values[n].at):
+            block = self.values[number].block
+            if block in self._order and self._goes_on(self.reads[number], block) and not self._is_written(number):
+                return Place(self.flow, self.unit, number)
+        return None
+
+    def is_certain(self, read: int) -> bool:
+        """Whether nothing else can be what is read."""
+        return not self.reads[read]
+
+    def _goes_on(self, met: frozenset[int], block: int) -> bool:
+        """Whether all that comes to some places, where values met, comes to a block too."""
+        control = self.unit.control
+        return all(control.deciding(block) <= control.deciding(each) for each in met)
+
+    @cached_property
+    def returned(self) -> _Given | None:
+        """What the unit gives back that is still unfilled."""
+        code = self.unit.code
+        if self.escapes or code.kind != "function" or code.is_generator:
+            return None
+        for block in self._order:
+            end = code.blocks[block].end
+            kind = self.held.get(end[1]) if end[0] == "return" else None
+            if kind is not None and kind != _MAYBE and not self._is_written(-1, block):
+                met = self._met[end[1]]
+                if self._goes_on(met, block):
+                    return _Given(kind, not met and len(code.returned) == 1)
+        return None
+
+    @cached_property
+    def _order(self) -> list[int]:
+        return self.unit.code.in_order()
+
+    def _is_written(self, number: int, block: int = -1) -> bool:
+        """Whether something that may write can have come before a value, or before the end of a block."""
+        code = self.unit.code
+        block = self.values[number].block if block < 0 else block
+        inside = code.blocks[block].values
+        stack = [(block, inside[: inside.index(number)] if number >= 0 else inside)]
+        seen: set[int] = set()
+        while stack:
+            at, before = stack.pop()
+            for each in reversed(before):
+                if each in self.writes:
+                    return True
+                if each == self.made and self.values[each].op == "call":
+                    break
+            else:
+                for previous, _ in code.blocks[at].preds:
+                    if previous not in seen:
+                        seen.add(previous)
+                        stack.append((previous, code.blocks[previous].values))
+        return False
+
+    # -- uses ----------------------------------------------------------------------------------------------
+
+    def _used(self, number: int, kind: Kind, user: int, value: Value) -> None:
+        op, args = value.op, value.args
+        if op in ("mut", "enter", "await", "iter") and args[0] == number:
+            self._add(user, kind)
+        elif op == "phi":
+            self._merged(user, kind)
+        elif op == "next":
+            self._element(user, _part(kind, None) if kind[0] != "table" else _MAYBE)
+        elif op == "item":
+            if args[0] == number:
+                key = self.values[args[1]]
+                self._element(user, kind if key.op == "slice" else _part(kind, key.data if key.op == "const" else None))
+            elif kind == _TENSOR:
+                self._reads(user)
+        elif op == "unpack":
+            self._element(user, _part(kind, value.data[0] if value.data[2] < 0 else None))
+        elif op in ("tuple", "list"):
+            self._add(user, self._display(value, number, kind))
+        elif op == "collect":
+            if number in args[: value.data[1]]:
+                plain = value.data[:2] in (("list", 1), ("generator", 1), ("tuple", 1)) and kind != _MAYBE
+                self._add(user, ("all", kind) if plain else _MAYBE)
+        elif op in ("set", "dict", "slice"):
+            self._add(user, _MAYBE)
+        elif op in ("binary", "unary"):
+            self._computed(kind, user, value)
+        elif op == "compare":
+            if kind == _TENSOR and value.data not in ("Is", "IsNot", "In", "NotIn"):
+                self._read(user)
+        elif op == "attr":
+            self._attribute(kind, user, value)
+        elif op == "call":
+            if args[0] == number:
+                self.writes.add(user)
+            else:
+                self._given(number, kind, user, value)
+        elif op == "store_item":
+            self._stored(number, user, value)
+        elif op.startswith("store") or op in ("yield", "yield from"):
+            self.writes.add(user)
+
+    def _read(self, user: int) -> None:
+        """What is computed of it, if anybody wants to know."""
+        used = any(self.values[each].op != "mut" for each in users_of(self.unit).get(user, ()))
+        if used or user in self.unit.code.returned:
+            self._reads(user)
+
+    def _element(self, user: int, kind: Kind) -> None:
+        if kind == _NOTHING:
+            users = (self.values[each] for each in users_of(self.unit).get(user, ()))
+            if any(value.op != "compare" for value in users):
+                self._reads(user)
+        self._add(user, kind)
+
+    def _merged(self, phi: int, kind: Kind) -> None:
+        """A variable to which several ways lead: all of them back to one value, or some to others."""
+        if self.unit.root(phi) in {self.unit.root(number) for number in self.held if number != phi}:
+            self._add(phi, kind)
+        elif self.values[phi].block in self.unit.code.loops:
+            self._add(phi, _MAYBE)
+        else:
+            here, self._here = self._here, self._here | {self.values[phi].block}
+            self._add(phi, kind)
+            self._here = here
+
+    def _display(self, value: Value, number: int, kind: Kind) -> Kind:
+        if value.data or kind == _MAYBE:
+            return _MAYBE
+        if all(number == each for each in value.args):
+            return ("all", kind)
+        return ("parts", tuple((i, kind) for i, each in enumerate(value.args) if each == number))
+
+    def _computed(self, kind: Kind, user: int, value: Value) -> None:
+        if kind == _TENSOR:
+            self._read(user)
+        elif kind[0] == "all" and value.data == "Mult":
+            self._add(user, kind)
+        elif kind != _NOTHING:
+            self._add(user, _MAYBE)
+
+    def _stored(self, number: int, user: int, value: Value) -> None:
+        """An element or a slice of it is set, or it is put into a container."""
+        if value.args[2] != number:
+            if value.args[0] == number and value.args[2] not in self.held:
+                self.writes.add(user)
+            return
+        container = self.unit.root(value.args[0])
+        made, kind = self.values[container], self.held[number]
+        if made.op == "dict" and not made.args and kind != _MAYBE:
+            self._add(container, ("table", kind))
+        elif made.op in ("list", "dict", "binary", "collect"):
+            self._add(container, _MAYBE)
+        else:
+            self.writes.add(user)
+
+    def _attribute(self, kind: Kind, user: int, value: Value) -> None:
+        name = value.data
+        if name in _ABOUT:
+            return
+        calls = [each for each in users_of(self.unit).get(user, ()) if self.values[each].op == "call"]
+        calls = [each for each in calls if self.values[each].args[0] == user]
+        if not calls:
+            self._add(user, kind if name in _VIEWS and kind == _TENSOR else _MAYBE)
+        for call in calls:
+            self._method(kind, call, name)
+
+    def _method(self, kind: Kind, call: int, name: str) -> None:
+        tensors = self.flow.models.tensors
+        if kind == _TENSOR:
+            if name in tensors["marking"]:
+                self._add(call, kind)
+            elif name.endswith("_"):
+                if name in _ADDING:
+                    self._reads(call)
+                self.writes.add(call)
+                self._add(call, kind)
+            elif name in ("chunk", "split", "unbind"):
+                self._add(call, ("all", kind))
+            elif name in tensors["views"] or name in tensors["moves"] or name in tensors["casts"] or name in _VIEWS:
+                self._add(call, kind)
+            elif name in _GIVING or name in self.flow.models.same_methods - {"data_ptr"} or name in tensors["reducing"]:
+                self._read(call)
+            else:
+                self.writes.add(call)
+        elif name in ("append", "extend", "insert", "appendleft"):
+            if not any(number in self.held for number in self.values[call].args[1:]):
+                self.writes.add(call)
+        elif name in ("copy", "values"):
+            self._add(call, ("all", _part(kind, None)) if name == "values" else kind)
+        elif name in ("pop", "popleft", "get"):
+            self._add(call, _part(kind, None))
+        elif name == "items":
+            self._add(call, ("all", ("parts", ((1, _part(kind, None)),))))
+        elif name == "keys":
+            pass
+        else:
+            self.writes.add(call)
+
+    def _given(self, number: int, kind: Kind, call: int, value: Value) -> None:
+        """It is an argument of a call."""
+        place = Place(self.flow, self.unit, call)
+        names = dict(zip(value.args[1:], value.data.names, strict=True))
+        site = place.result.sites.get(call)
+        callee = self.values[value.args[0]]
+        plain = callee.op == "name" and site is None
+        if names.get(number) == "out" or site is not None and (site.operations or site.away or site.others):
+            self.writes.add(call)
+        elif site is not None and site.targets:
+            self._given_on(number, kind, call, [target.unit for target in site.targets])
+        elif plain and callee.data in _IDLE:
+            pass
+        elif plain and callee.data in _SAME:
+            self._add(call, kind if kind[0] != "table" else _MAYBE)
+        elif plain and callee.data in ("zip", "enumerate"):
+            shift = int(callee.data == "enumerate")
+            parts = tuple((i + shift, _part(kind, None)) for i, each in enumerate(value.args[1:]) if each == number)
+            plain = "*" not in value.data.names and kind != _MAYBE and kind[0] != "table"
+            self._add(call, _MAYBE if not plain else ("all", ("parts", parts)))
+        elif plain and callee.data in _NUMBERS:
+            if kind in (_TENSOR, ("all", _TENSOR), ("all", _NOTHING)):
+                self._read(call)
+        elif callee.op == "attr" and callee.data in ("append", "appendleft"):
+            self._appended(kind, call, callee)
+        elif (name := self._torch(place)) is not None:
+            self._given_torch(name, kind, call, value)
+        elif callee.op == "attr" and callee.data in _COMPUTING and self.values[callee.args[0]].op != "name":
+            if kind == _TENSOR:
+                self._reads(call)
+        elif callee.op != "attr" or callee.data not in ("expand_as", "view_as", "type_as", "reshape_as"):
+            self.writes.add(call)
+
+    def _given_on(self, number: int, kind: Kind, call: int, units: list[Unit]) -> None:
+        """Functions of the project are given it: what they do with it is done here."""
+        for unit in units:
+            positions = (p for p, _ in enumerate(unit.code.params) if argument_of(self.unit, call, unit, p) == number)
+            position = next(positions, None)
+            inside = self.search.inside(unit, position, kind) if position is not None else None
+            if inside is None or inside.escapes or inside.writes:
+                self.writes.add(call)
+            elif len(units) == 1:
+                if inside.first_read is not None and inside.is_certain(inside.first_read.number):
+                    self._reads(call)
+                elif inside.returned is not None:
+                    self._add(call, inside.returned.kind)
+            if inside is not None and any(n in inside.held for n in unit.code.returned if n >= 0):
+                self._add(call, _MAYBE if inside.returned is None or len(units) > 1 else inside.returned.kind)
+
+    def _torch(self, place: Place) -> str | None:
+        """The name of a function of torch itself, not of one of its parts."""
+        each = list(place.operand(0).val.each)
+        names = [str(o[1]).rpartition(".") for o in each if o[0] == "ext"]
+        if len(names) != 1 or len(each) != 1:
+            return None
+        return "view" if names[0][0] == "einops" else names[0][2] if names[0][0] == "torch" else None
+
+    def _given_torch(self, name: str, kind: Kind, call: int, value: Value) -> None:
+        tensors = self.flow.models.tensors
+        computing = _JOINING | _SIZED | {*tensors["reading"], *tensors["reducing"]} | self.flow.models.same_methods
+        if "out" in value.data.names:
+            self.writes.add(call)
+        elif name.endswith("_like") or name in _ABOUT or name == "is_tensor":
+            pass
+        elif name in ("chunk", "split", "unbind", "tensor_split"):
+            self._add(call, ("all", kind))
+        elif name in tensors["views"] or name in ("clone", "as_tensor"):
+            self._add(call, kind)
+        elif name in computing and not name.endswith("_"):
+            if kind in (_TENSOR, ("all", _TENSOR)):
+                self._read(call)
+        else:
+            self.writes.add(call)
+
+    def _appended(self, kind: Kind, call: int, callee: Value) -> None:
+        """It is put into a list: one of its kind, if nothing else is."""
+        container = self.unit.root(callee.args[0])
+        made = self.values[container]
+        if made.op != "list":
+            self.writes.add(call)
+        elif made.args or kind == _MAYBE:
+            self._add(container, _MAYBE)
+        else:
+            self._add(container, ("all", kind))
+
+
+def _part(kind: Kind, key: object) -> Kind:
+    """An element of something; the one at a position that is known."""
+    if kind[0] in ("all", "table"):
+        return kind[1]  # type: ignore[return-value]
+    if kind[0] == "parts":
+        return dict(kind[1]).get(key, _MAYBE)  # type: ignore[call-overload, no-any-return]
+    return kind if kind == _TENSOR else _MAYBE
