@@ -661,4 +661,27 @@ import clip
 def main(strategy):
     return clip.load("ViT-L/14", strategy, download_root="models")
 """,
+    # another base of a class below has the method that is run
+    """\
+class Backbone:
+    def run(self):
+        raise NotImplementedError
+
+
+class Swin:
+    def run(self, x):
+        return x
+
+
+class D2Swin(Swin, Backbone):
+    pass
+
+
+class Strategy:
+    def __init__(self, backbone: Backbone):
+        self.backbone = backbone
+
+    def step(self, x):
+        return self.backbone.run(x)
+""",
 )

@@ -427,4 +427,27 @@ class Rows:
             return first + second + third + fourth
         return 0
 """,
+    # options that a function adds: one object more
+    """\
+from dataclasses import dataclass
+
+from transformers import HfArgumentParser
+
+
+@dataclass
+class Training:
+    steps: int = 1
+
+
+def with_more(parser):
+    parser.add_argument_group("more").add_argument("--rank")
+    return parser
+
+
+def main():
+    parser = HfArgumentParser(Training)
+    parser = with_more(parser)
+    training, rest = parser.parse_args_into_dataclasses()
+    return training, rest
+""",
 )
