@@ -65,7 +65,7 @@ def test_one_rank_trains_alike_without_them(stage: int, dtype: str, batch: int) 
     settings = {"zero_stage": stage, "dtype": dtype, "train_batch_size": batch, "num_gpus": 1}
     ((without, theirs),) = run_group(1, both, settings)
     # Weights in bf16 round otherwise on some processors from the second step on.
-    losses, norms = (1e-4, 1e-3) if dtype == "bf16" else (1e-6, 1e-5)
+    losses, norms = (1e-4, 1e-2) if dtype == "bf16" else (1e-6, 1e-5)
     assert without[0] == pytest.approx(theirs[0], rel=losses)
     assert without[1] == pytest.approx(theirs[1], rel=norms)
     assert without[2] == pytest.approx(theirs[2], rel=norms)
