@@ -84,7 +84,8 @@ def _report(places: list[Read], put: list[str]) -> Finding:
 
 def _report_unput(rows: list[Unput]) -> Finding:
     place, key, alike = rows[0]
-    owner = ".".join(path_of(place.unit, place.operand(0).number)) or place.operand(0).text
+    path = path_of(place.unit, place.operand(0).number)
+    owner = ".".join(name.partition("@")[0] for name in path) or place.operand(0).text
     return RULE.finding(
         place.unit.path,
         place.at,

@@ -77,7 +77,7 @@ class DictionaryKeys:
             key = _text(values[value.args[1]]) if value.op == "item" else ""
             if not is_telling(key) or not key.isidentifier() or key in self._told or key in self._grown:
                 continue
-            alike = [each for each in self._put_anywhere if are_alike(each, key)]
+            alike = [each for each in self._put_anywhere if is_telling(each) and are_alike(each, key)]
             if (
                 alike
                 and not unspelled.may_be_formed(key)
@@ -96,9 +96,9 @@ class DictionaryKeys:
 
     @cached_property
     def _put_anywhere(self) -> dict[str, None]:
-        """The keys of several words that code puts into some dictionary."""
+        """The keys that code puts into some dictionary."""
         units = (unit for unit in self._units if not is_test(unit.path))
-        return dict.fromkeys(key for unit in units for key in _put(unit) if is_telling(key))
+        return dict.fromkeys(key for unit in units for key in _put(unit))
 
     @cached_property
     def _grown(self) -> frozenset[str]:
