@@ -126,6 +126,12 @@ class Project:
         return frozenset(w for call in calls for a in call.args if a.kind == "const" for w in _WORDS.findall(a.value))
 
     @cached_property
+    def starred(self) -> frozenset[str]:
+        """The last names of the modules from which some file imports `*`."""
+        facts = (module.facts for module in self.modules.values())
+        return frozenset(name.rpartition(".")[2] for each in facts for name, _ in each.star_imports)
+
+    @cached_property
     def _nested(self) -> dict[Method, list[Method]]:
         found: dict[Method, list[Method]] = {}
         for function in self.functions():

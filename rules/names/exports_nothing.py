@@ -1,7 +1,8 @@
 """A name in `__all__` that the module does not have.
 
 What it does
-    Reports a string of a literal `__all__` that the module neither binds nor has as a submodule.
+    Reports a string of a literal `__all__` that the module neither binds nor has as a submodule. A note where the
+    module is no package and nothing imports `*` from it.
 
 Why is this bad
     `from package import *` raises AttributeError, and whoever trusts the list imports a name that is not there:
@@ -28,6 +29,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         for name, at in module.facts.exports or ():
             imported = module.facts.names.get(name) == "import"  # an import that fails is reported where it stands
             if not imported and isinstance(module.member(name), Missing):
+                given = module.path.endswith("__init__.py") or module.name.rpartition(".")[2] in project.starred
                 choices = [n for n in module.facts.names if n != "__all__"]
                 yield RULE.finding(
                     module.path,
@@ -35,6 +37,7 @@ def check_project(project: Project) -> Iterator[Finding]:
                     f"`__all__` lists `{name}`, which the module does not define",
                     help=f"take it off the list, or define or import it{nearest(name, choices)}",
                     context=name,
+                    severity=RULE.severity if given else "note",
                 )
 
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+from validator.analysis.interfaces.unspelled import Unspelled
 from validator.analysis.options.spelled import Spelled
 from validator.errors import nearest
 from validator.facts.config_files import Setting
@@ -95,7 +96,7 @@ def _unlisted(project: Project) -> Iterator[Finding]:
             if isinstance(each.value, str) and _is_written(each.value):
                 values.setdefault(each.path[-1], {}).setdefault(each.value, []).append((path, each))
     registries = project.analysis(Registries).all if values else ()
-    spelled = project.analysis(Spelled)
+    spelled, names = project.analysis(Spelled), project.analysis(Unspelled)
     listed = frozenset().union(*(each.names for each in registries))
     for key, places in values.items():
         table = max(registries, key=lambda each: len(each.names & places.keys()), default=None)
@@ -105,7 +106,8 @@ def _unlisted(project: Project) -> Iterator[Finding]:
             continue
         often = sum(len(places[value]) for value in known)
         for value in strange:
-            if 2 * len(places[value]) > often or spelled.as_text(value.replace("-", "_")) or spelled.as_formed(value):
+            formed = names.may_be_formed(value)
+            if formed or 2 * len(places[value]) > often or spelled.as_text(value.replace("-", "_")):
                 continue
             yield from (_of_table(key, path, setting, table) for path, setting in places[value])
 

@@ -6,28 +6,22 @@ used wherever anything of its name is asked for.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import cached_property
 
-from validator.analysis.options.spelled import Spelled
+from validator.analysis.interfaces.unspelled import Unspelled
 from validator.definitions import PLAIN_BASES, ClassDef, External, Method, Module, Symbol
-from validator.files.languages import language
 from validator.flow import Flow
 from validator.flow.callgraph.name_index import words_of
 from validator.flow.program import Unit
-from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.flow.transfer import is_plain
-from validator.flow.values import NONE_OBJ
-from validator.ir.model import CallShape
+from validator.ir.model import CallShape, Code
 from validator.project import Project
 
 _DECORATING = CallShape(("@",))
 _NAMED = frozenset({"store_global", "store_class"})
 _NAMING = frozenset({"call", "param"})  # keywords and parameters are names of their own
-_OBJECTS = frozenset({"inst", "self", "class", "module"})
-_WORD = re.compile(rb"[A-Za-z_]\w*")
 
 
 class Usage:
@@ -36,6 +30,7 @@ class Usage:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.flow = project.analysis(Flow)
+        self.names = project.analysis(Unspelled)
         self._used: dict[Unit, bool] = {}
         self._by_path = {module.path: module for module in project.modules.values()}
 
@@ -46,10 +41,10 @@ class Usage:
         if is_foreign(path):
             return "it is in a copy of somebody else's code"
         module = self._by_path.get(path)
-        if module is None or not self.has_programs:
-            return ""
-        unused = (unit for unit in self._around(module, line) if not self._is_used(unit))
-        return next((f"nothing in the project uses `{_called(unit)}`" for unit in unused), "")
+        around = list(self._around(module, line)) if module is not None else []
+        unused = (unit for unit in around if not self._is_used(unit)) if self.has_programs else ()
+        said = next((f"nothing in the project uses `{_called(unit)}`" for unit in unused), "")
+        return said or _passed_by(around, line)
 
     @cached_property
     def has_programs(self) -> bool:
@@ -83,7 +78,7 @@ class Usage:
         """Whether something that is no mention in code begins a unit: a command, a recipe, a decorator, a library."""
         if unit.code.kind == "module":
             return self._is_live(unit.module)
-        if unit.name in self._said or self._is_looked_up(unit):
+        if unit.name in self.names.in_files or self._is_looked_up(unit):
             return True
         if unit.code.kind == "class":
             return unit.cls is None or _is_registered(unit.cls)
@@ -92,15 +87,10 @@ class Usage:
     def _is_looked_up(self, unit: Unit) -> bool:
         """Whether code may ask for a name that it puts together or is given, or hands all names of a file on."""
         if unit.outer is not None and unit.outer.code.kind == "module":
-            starred = not unit.name.startswith("_") and unit.module.name.rpartition(".")[2] in self._starred
+            starred = not unit.name.startswith("_") and unit.module.name.rpartition(".")[2] in self.project.starred
             if starred or unit.module in self._opened:
                 return True
-        return self.project.analysis(Spelled).as_formed(unit.name)
-
-    @cached_property
-    def _starred(self) -> frozenset[str]:
-        facts = (module.facts for module in self.project.modules.values())
-        return frozenset(name.rpartition(".")[2] for each in facts for name, _ in each.star_imports)
+        return self.names.may_be_formed(unit.name)
 
     @cached_property
     def _opened(self) -> frozenset[Module]:
@@ -119,7 +109,9 @@ class Usage:
         """Whether a file is started, or is a package's own."""
         name = module.name.rpartition(".")[2]
         data = module.source.data
-        return b"__main__" in data or module.path.endswith("__init__.py") or name in self._said or _acts(module)
+        return (
+            b"__main__" in data or module.path.endswith("__init__.py") or name in self.names.in_files or _acts(module)
+        )
 
     def _mentions(self, unit: Unit) -> Iterator[Unit]:
         """The units from which a unit is come to."""
@@ -152,7 +144,7 @@ class Usage:
         if value.op == "import":  # where nothing else is done with it only a package gives it to others
             return self._is_taken(user, number) or unit.code.kind == "module" or user.path.endswith("__init__.py")
         if value.op == "attr":
-            return self._may_have(Place(self.flow, user, value.args[0]), unit)
+            return self._may_have(user, value.args[0], unit)
         symbol = self.flow.symbol(user, value) if value.op == "name" else None
         meant = {Method: unit.method, ClassDef: unit.cls, External: None}
         return type(symbol) not in meant or symbol is meant[type(symbol)] or unit.code.kind == "module"
@@ -163,21 +155,38 @@ class Usage:
         users = [each for each in user.users.get(number) if values[each].op not in _NAMED]
         return any(values[each].data != _DECORATING or self._is_taken(user, each) for each in users)
 
-    def _may_have(self, owner: Place, unit: Unit) -> bool:
-        """Whether an object may be one whose attribute a unit is."""
-        outer, objs = unit.outer, owner.closed.objs - {NONE_OBJ}
-        if not objs or any(o[0] not in _OBJECTS for o in objs):
-            return True
-        if outer is None or outer.cls is None:
-            return any(o[0] == "module" for o in objs)
-        near = {*outer.cls.mro, *outer.cls.descendants()}
-        return any(o[0] != "module" and o[1] in near for o in objs)
+    def _may_have(self, user: Unit, number: int, unit: Unit) -> bool:
+        """Whether an object may be one whose attribute a unit is, as the file tells it by itself."""
+        value, outer = user.code.values[user.root(number)], unit.outer
+        symbol = self.flow.symbol(user, value) if value.op in ("name", "import") else None
+        own = user.cls if value.op == "param" and user.is_receiver(user.root(number)) else symbol
+        if isinstance(own, ClassDef):
+            below = (own, *own.descendants())
+            return outer is not None and outer.cls in {above for each in below for above in (each, *each.mro)}
+        return not isinstance(own, External | Method)
 
-    @cached_property
-    def _said(self) -> frozenset[str]:
-        """The words of the files that are not Python: scripts and recipes name programs, classes, functions."""
-        files = (source for path, source in self.project.files.items() if language(path) != "python")
-        return frozenset(word.decode("ascii", "replace") for source in files for word in _WORD.findall(source.data))
+
+def _passed_by(around: list[Unit], line: int) -> str:
+    """Whether no way through a function comes to a line: behind `raise`, under a condition that never holds."""
+    unit = max(around, key=lambda each: (each.code.kind != "module", each.code.at[0]), default=None)
+    if unit is None:
+        return ""
+    blocks = {value.block for value in unit.code.values if value.at[0] == line and value.op != "undefined"}
+    return "no way through the function leads there" if blocks and blocks.isdisjoint(_reached(unit.code)) else ""
+
+
+def _reached(code: Code) -> set[int]:
+    """The blocks to which some way leads, going by conditions that are constants."""
+    found, queue = {0}, [0]
+    while queue:
+        block = code.blocks[queue.pop()]
+        following = [*block.successors(), *block.handlers]
+        if block.end[0] == "branch" and (test := code.values[block.end[1]]).op == "const":
+            following = [block.end[2 if test.data else 3], *block.handlers]
+        fresh = [each for each in following if each not in found]
+        found.update(fresh)
+        queue += fresh
+    return found
 
 
 def _called(unit: Unit) -> str:

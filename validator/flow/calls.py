@@ -854,6 +854,8 @@ class Calling:
             return readers.read(self.at, number, named or readers.given_to(self._receiver))
         if word == "all read":
             more = any(n in row.when and not v.is_const(False) for n, v in arguments)
+            if self.at.code.values[number].op != "call" or readers.grows(self.at, number):
+                return UNKNOWN
             return readers.read_all(self.at, number, self._receiver, int(more))
         if word == "receiver":
             return self._receiver

@@ -1,9 +1,9 @@
 """An evaluation that leaves the model in training mode.
 
 What it does
-    Reports a function called `evaluate`, `validate` or alike that runs a forward of an FSDP, DDP or DeepSpeed model
-    without gradients, itself or through a function that it calls (`self.compute_loss(batch)`), and neither switches to
-    `eval()` nor is called where that has been done.
+    Reports a function called `evaluate`, `validate` or alike that runs a forward of a model that is, or may be, one of
+    FSDP, DDP or DeepSpeed without gradients, itself or through a function that it calls (`self.compute_loss(batch)`),
+    and neither switches to `eval()` nor is called where that has been done.
 
 Why is this bad
     Dropout stays on, and differs between ranks: the metric is noise, and where a decision hangs on it (stop early, keep
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.domains.placement import WRAPPING, may, mostly
+from validator.domains.placement import WRAPPING, may
 from validator.finding import Finding
 from validator.flow.program import Unit
 from validator.flow.queries.base import Place
@@ -78,10 +78,10 @@ def _is_off(manager: Place) -> bool:
 def _runs(call: Place) -> bool:
     """Whether a call runs a wrapped model that nobody ever switches to evaluation."""
     model = call.operand(0)
-    if model.value.op == "attr" and (call.method == "forward" or mostly(model.operand(0).closed.state, *WRAPPING)):
+    if model.value.op == "attr" and (call.method == "forward" or may(model.operand(0).closed.state, *WRAPPING)):
         return False
     state = model.closed.state
-    return mostly(state, *WRAPPING) and not may(state, "eval") and not model.val.of("bound")
+    return may(state, *WRAPPING) and not may(state, "eval") and not model.val.of("bound")
 
 
 def _report(call: Place, model: Place) -> Finding:
@@ -134,6 +134,31 @@ class Trainer:
 def main(model, batches):
     engine, _, _, _ = deepspeed.initialize(model=model)
     Trainer(engine).fit(batches)
+""",
+    # wrapped as an option says, or not at all
+    """
+import deepspeed
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def wrapped(model, kind):
+    if kind == "ddp":
+        return DDP(model)
+    if kind == "deepspeed":
+        return deepspeed.initialize(model=model)[0]
+    return model
+
+def forward(model, batch):
+    return model(batch).loss
+
+class Executor:
+    def cv(self, model, batches):
+        with torch.no_grad():
+            return sum(forward(model, batch) for batch in batches)  # error: MP521
+
+def main(build, kind, batches):
+    model = wrapped(build(torch.nn.Linear(4, 4)), kind)
+    Executor().cv(model, batches)
 """,
 ]
 
@@ -216,5 +241,48 @@ class Trainer:
 
     def fit(self, batches):
         return self.evaluate(batches)
+""",
+    # the same, switched
+    """
+import deepspeed
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def wrapped(model, kind):
+    if kind == "ddp":
+        return DDP(model)
+    if kind == "deepspeed":
+        return deepspeed.initialize(model=model)[0]
+    return model
+
+def forward(model, batch):
+    return model(batch).loss
+
+class Executor:
+    def cv(self, model, batches):
+        model.eval()
+        with torch.no_grad():
+            return sum(forward(model, batch) for batch in batches)
+
+def main(build, kind, batches):
+    model = wrapped(build(torch.nn.Linear(4, 4)), kind)
+    Executor().cv(model, batches)
+""",
+    # a method of a model that may be wrapped is not its forward
+    """
+import deepspeed
+import torch
+
+class Trainer:
+    def __init__(self, model, fast):
+        self.model = deepspeed.initialize(model=model)[0] if fast else model
+
+    @torch.no_grad()
+    def evaluate(self, batches):
+        self.model.train()
+        self.model.gradient_checkpointing_enable()
+
+def main(build, fast, batches):
+    Trainer(build(torch.nn.Linear(4, 4)), fast).evaluate(batches)
 """,
 ]

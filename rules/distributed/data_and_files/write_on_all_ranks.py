@@ -1,11 +1,12 @@
 """Files that are the same on all ranks, written or uploaded by all of them.
 
 What it does
-    In a function that all ranks run (it issues a collective outside of any test of the rank), reports writes to a path
-    that does not depend on the rank: `save_pretrained` of a tokenizer, processor or configuration, copies to remote
-    storage, and whatever truncates a file whose name stands in the source (`open(…, "w")`, `torch.save`, `write_text`,
-    `shutil.copy`). Silent under a test of the rank that leaves one writer;
-    a test of a single mesh coordinate leaves a writer in each other group. Silent in demonstrations and tests.
+    In a function that all ranks run (it issues a collective outside of any test of the rank, or what it calls does),
+    reports writes to a path that does not depend on the rank: `save_pretrained` of a tokenizer, processor,
+    configuration or model from `accelerator.unwrap_model`, copies to remote storage, and whatever truncates a file
+    whose name stands in the source (`open(…, "w")`, `torch.save`, `write_text`, `shutil.copy`). Silent under a test of
+    the rank that leaves one writer, and with `is_main_process=`; a test of a single mesh coordinate leaves a writer in
+    each other group. Silent in demonstrations and tests.
 
 Why is this bad
     Many writers of one file: truncated files, failed uploads, and on a hard-mounted NFS share writers that wait for
@@ -61,6 +62,7 @@ _ONE = re.compile(
 _ALONE = re.compile(
     r"debug|profil|dump|world_size|num_processes|is_initialized|distributed|Lock$|exists", re.IGNORECASE
 )
+_OF_ONE = frozenset({"full_tensor", "state_dict", "distribute_tensor"})  # what one rank may also do by itself
 _HELP = "let the first rank of the job write, and place a barrier behind it for whoever reads the files next"
 
 
@@ -111,11 +113,17 @@ def _writes(project: Project, queries: Queries) -> Iterator[Place]:
         if receiver is None or _leaves_one(place) or not place.value.data.names or _is_own(place):
             continue
         name = receiver.hint
-        if place.method == "save_pretrained" and not _REPLICATED.search(name):
+        if place.method == "save_pretrained" and not _REPLICATED.search(name) and not _is_unwrapped(receiver):
             continue
         if place.method in ("copy", "put") and not any("hdfs" in word for word in receiver.words):
             continue
         yield place
+
+
+def _is_unwrapped(model: Place) -> bool:
+    """Whether a model was taken out of what trains it, and is as it is on each rank."""
+    made = model.origin
+    return made.value.op == "call" and made.method == "unwrap_model" and made.receiver is not None
 
 
 def _is_own(place: Place) -> bool:
@@ -132,13 +140,21 @@ def _leaves_one(place: Place) -> bool:
 
 
 def _by_all(unit: Unit, queries: Queries) -> Place | None:
-    """A collective that proves that all ranks run a unit."""
-    for number, site in sorted(queries.flow.result(unit).sites.items()):
-        place = Place(queries.flow, unit, number)
-        names = {o.name for o in site.operations} - {"full_tensor", "state_dict", "distribute_tensor"}
-        if names and not only(place.under, "rank", "member"):
-            return place
-    return None
+    """A collective that proves that all ranks run a unit: its own, else of what it calls."""
+    sites = sorted(queries.flow.result(unit).sites.items())
+    places = [Place(queries.flow, unit, number) for number, site in sites if site.operations or site.targets]
+    calls = [place for place in places if not only(place.under, "rank", "member")]
+    own = (place for place in calls if any(o.name not in _OF_ONE for o in place.operations))
+    below = (place for place in calls if place.value.op == "call" and _meets(place))
+    return next(own, None) or next(below, None)
+
+
+def _meets(call: Place) -> bool:
+    """Whether a call runs a collective that is under no test of the rank."""
+    return any(
+        operation.sure and operation.name not in _OF_ONE and not only(place.under, "rank", "member")
+        for operation, place in call.reached()
+    )
 
 
 def _excused(place: Place) -> bool:
@@ -189,6 +205,28 @@ class Trainer:
         path = Path(self.folder) / "scheduler.pt"
         torch.save(scheduler.state_dict(), path)  # error: MP537
         Path(self.folder, "done").write_text("done")  # error: MP537
+""",
+    # all ranks meet in what it calls
+    """
+import torch
+import torch.distributed as dist
+
+def meet(losses):
+    dist.all_reduce(losses)
+    return losses
+
+def close(losses, folder):
+    total = meet(losses)
+    with open(f"{folder}/losses.txt", "w") as file:  # error: MP537
+        file.write(str(total))
+""",
+    """
+from accelerate import Accelerator
+
+def save(model, folder):
+    accelerator = Accelerator()
+    accelerator.wait_for_everyone()
+    accelerator.unwrap_model(model).save_pretrained(folder)  # error: MP537
 """,
 ]
 
@@ -312,5 +350,27 @@ def train(model, steps):
         except FileExistsError:
             os.remove("latest.pt")
             os.symlink("model.pt", "latest.pt")
+""",
+    # one rank alone meets nobody in what it calls: the test is there; `is_main_process`
+    """
+import torch.distributed as dist
+from accelerate import Accelerator
+
+def meet(losses):
+    if dist.get_rank() < 4:
+        dist.all_reduce(losses, group=LOSSES)
+    return losses
+
+def close(losses, folder):
+    total = meet(losses)
+    with open(f"{folder}/losses.txt", "w") as file:
+        file.write(str(total))
+
+def save(model, folder):
+    accelerator = Accelerator()
+    accelerator.wait_for_everyone()
+    accelerator.unwrap_model(model).save_pretrained(folder, is_main_process=accelerator.is_main_process)
+    if accelerator.is_main_process:
+        accelerator.unwrap_model(model).save_pretrained(folder)
 """,
 ]

@@ -175,4 +175,12 @@ class Trainer:
     def one(self, batches, step):
         self.configure(step, len(batches))
 """,
+    """
+import torch
+
+def train(loader, sizes, steps):
+    for step in range(min(sizes)):
+        if step == min(*steps) or step == max():
+            torch.save(step, "step.pt")
+""",
 )

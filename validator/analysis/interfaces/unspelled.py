@@ -58,10 +58,10 @@ class Unspelled:
     def _asked(self) -> frozenset[str]:
         """The names that the project reads, passes or spells."""
         found = {name for unit in self._units for name in _asked(unit)}
-        return frozenset(found | self._in_files)
+        return frozenset(found | self.in_files)
 
     @cached_property
-    def _in_files(self) -> frozenset[str]:
+    def in_files(self) -> frozenset[str]:
         """The words of configuration files and their like."""
         files = (source for source in self.project.files.values() if source.facts.language != "python")
         return frozenset(word for source in files for word in _words(source.data.decode(errors="replace")))
@@ -72,7 +72,7 @@ class Unspelled:
         found: set[str] = set(self.project.given)
         for unit in self._units:
             found.update(_given(unit))
-        return frozenset(found | self._in_files)
+        return frozenset(found | self.in_files)
 
     @cached_property
     def _forms(self) -> frozenset[tuple[str, str]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cached_property
 
 from validator.flow import Flow
 from validator.flow.program import Unit
@@ -30,16 +29,6 @@ class Spelled:
             said = any(_says(unit, name) for unit in self._units(name))
             self._texts[name] = said or any(_begins(unit, each) for each in starts for unit in self._units(each))
         return self._texts[name]
-
-    def as_formed(self, text: str) -> bool:
-        """Whether code puts texts together that begin as one does: `f"mmlu_{language}"`."""
-        return any(text[:end] in self._beginnings for end in range(2, len(text) + 1))
-
-    @cached_property
-    def _beginnings(self) -> frozenset[str]:
-        """How the texts begin that code puts together."""
-        modules = (module for module in self.project.modules.values() if not is_test(module.path))
-        return frozenset(start for m in modules for unit in self.flow.whole_units(m) for start in _forms(unit))
 
     def as_name(self, name: str) -> bool:
         """Whether code asks some object for the name, or takes or passes an argument of that name."""
@@ -69,12 +58,6 @@ def _begins(unit: Unit, start: str) -> bool:
     calls = (value for value in values if value.op == "call" and values[value.args[0]].op == "attr")
     given = (call.args[1:] for call in calls if values[call.args[0]].data in _OF_BEGINNINGS)
     return any(values[each].op == "const" and values[each].data == start for args in given for each in args)
-
-
-def _forms(unit: Unit) -> Iterator[str]:
-    values = unit.code.values
-    firsts = (values[value.args[0]] for value in values if value.op == "join" and value.args)
-    return (first.data for first in firsts if first.op == "const" and isinstance(first.data, str))
 
 
 def _asks(unit: Unit, owner: str, name: str) -> bool:

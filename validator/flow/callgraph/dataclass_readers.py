@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from validator.definitions import ClassDef
 from validator.flow.annotations import objects_of
 from validator.flow.attributes import NOBODY
-from validator.flow.values import NOT_YET, UNKNOWN, Obj, Val, elements, join, mapped, obj, tuple_of
+from validator.flow.values import BOTTOM, NOT_YET, UNKNOWN, Obj, Val, elements, join, mapped, obj, tuple_of
 
 if TYPE_CHECKING:
     from validator.flow.program import Flow, Unit
@@ -37,6 +37,24 @@ def read_all(at: Evaluation, number: int, parser: Val, more: int) -> Val:
     """A tuple with an object of each class of a parser, in their order, and as many other things behind them."""
     found = [_in_order(at, number, o[1], more) for o in parser.of("reader")]
     return join(found) if found else UNKNOWN
+
+
+def grows(at: Evaluation, number: int) -> bool:
+    """Whether the parser of a call that reads is given other options, too: by itself, or by somebody who is passed it.
+    Then an object more comes behind those of its classes."""
+    unit, values = at.unit, at.code.values
+    callee = values[values[number].args[0]]
+    if callee.op != "attr":
+        return True
+    owner = unit.root(callee.args[0])
+    made = at.vals[values[owner].args[0]] if values[owner].op == "call" else BOTTOM
+    if any(o[0] in ("unit", "bound") for o in made.each):
+        return True  # a function of the project gives it back
+    for value in values:
+        roots = [unit.root(each) for each in value.args if each >= 0]
+        if owner in roots and (value.op == "call" or value.op == "attr" and value.data.startswith("add_")):
+            return True
+    return False
 
 
 def given_to(receiver: Val) -> Val:

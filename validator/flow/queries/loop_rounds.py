@@ -190,8 +190,10 @@ class _Loop:
                 return _BINARY[value.data](left, right)
             except ZeroDivisionError:
                 raise _NotComputed from None
-        if value.op == "call" and place.method in _CALLED and not any(value.data.names):
-            return _CALLED[place.method](*(self._number(place.operand(i)) for i in range(1, len(value.args))))
+        if value.op == "call" and place.method in _CALLED and value.data.names and not any(value.data.names):
+            given = [self._number(place.operand(i)) for i in range(1, len(value.args))]
+            if len(given) > 1 or place.method not in ("min", "max"):  # of one thing they take what is in it
+                return _CALLED[place.method](*given)
         return self._size(self._term(place))
 
     def _size(self, term: Term) -> int:

@@ -30,7 +30,8 @@ def of_base(base: str) -> frozenset[str]:
 
 def is_telling(name: str) -> bool:
     """Whether a name is one that a project gives: of several words, and of no object of a known library."""
-    return len([word for word in name.split("_") if word]) > 1 and name not in of_libraries()
+    special = name.startswith("__") and name.endswith("__")
+    return not special and len([word for word in name.split("_") if word]) > 1 and name not in of_libraries()
 
 
 def is_known(base: str) -> bool:
