@@ -6,7 +6,7 @@ What it does
     Reported for dictionaries that objects keep as attributes and that the project fills (`batch.meta_info["tokens"] =
     …`, `Batch(meta_info={…})`), where hardly any other key that is read there is like that;
     for any dictionary, where the project puts a key like it (its words in another order, a word more, less or
-    replaced) and nobody reads that, or where the other keys that are read of the dictionary are put by the project.
+    replaced) and nobody reads that, or puts it with other keys that are read of the dictionary.
     Silent where a KeyError is caught, of objects of libraries, and in tests. What functions return is for MP146.
 
 Why is this bad
@@ -84,7 +84,8 @@ def _report(places: list[Read], put: list[str]) -> Finding:
 
 def _report_unput(rows: list[Unput]) -> Finding:
     place, key, alike = rows[0]
-    owner = ".".join(path_of(place.unit, place.operand(0).number)) or place.operand(0).text
+    path = path_of(place.unit, place.operand(0).number)
+    owner = ".".join(name.partition("@")[0] for name in path) or place.operand(0).text
     return RULE.finding(
         place.unit.path,
         place.at,
@@ -182,6 +183,20 @@ def train(row):
     return row["best_response_words"], row["human_ratings"], row["sources"]
 """,
     _METRICS.replace("gradient_norm_max", "gradient_norm_1").replace("CODE", 'print(stats["gradient_norm_2"])'),
+    # the key like it is put with others than are read here
+    """\
+def answer(text):
+    return {"output_image": text, "words": 3}
+
+
+def question(text):
+    return {"question": text, "image": None}
+
+
+def train(row, text):
+    print(answer(text)["output_image"], answer(text)["words"])
+    return row["output_image_url"], row["question"], row["image"]
+""",
     # a test asks for it first; the error is caught
     _METRICS.replace("CODE", 'print("gradient_max_norm" in stats and stats["gradient_max_norm"])'),
     """\

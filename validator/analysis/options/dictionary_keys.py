@@ -77,7 +77,7 @@ class DictionaryKeys:
             key = _text(values[value.args[1]]) if value.op == "item" else ""
             if not is_telling(key) or not key.isidentifier() or key in self._told or key in self._grown:
                 continue
-            alike = [each for each in self._put_anywhere if are_alike(each, key)]
+            alike = [each for each in self._makers if is_telling(each) and are_alike(each, key)]
             if (
                 alike
                 and not unspelled.may_be_formed(key)
@@ -86,19 +86,24 @@ class DictionaryKeys:
                 yield Unput(Place(self.flow, unit, number), key, tuple(alike))
 
     def _is_of_project(self, place: Place, key: str, alike: list[str]) -> bool:
-        """Whether it is the project that fills a dictionary, by what else is read of it, or put and read nowhere."""
+        """Whether it is the project that fills a dictionary: a function that puts a key like it puts others that are
+        read of the dictionary, too, and hardly any is put nowhere; or what it puts under that key is never read."""
         path = path_of(place.unit, place.operand(0).number)
         beside = {each for each, where in _read_by_path(place.unit) if where and where == path} - {key}
-        put = len(beside & self._put_anywhere.keys())
-        if len(beside) > put and put < _SHARE * (len(beside) - put):
+        put = beside & self._makers.keys()
+        if len(put) < _SHARE * len(beside - put):
             return False
-        return put > 0 or any(each not in self._read for each in alike)
+        makers = {maker for each in alike for maker in self._makers[each]}
+        return any(not makers.isdisjoint(self._makers[each]) for each in put) or any(e not in self._read for e in alike)
 
     @cached_property
-    def _put_anywhere(self) -> dict[str, None]:
-        """The keys of several words that code puts into some dictionary."""
-        units = (unit for unit in self._units if not is_test(unit.path))
-        return dict.fromkeys(key for unit in units for key in _put(unit) if is_telling(key))
+    def _makers(self) -> dict[str, set[Unit]]:
+        """By key that code puts into some dictionary the functions that do so."""
+        found: dict[str, set[Unit]] = {}
+        for unit in self._units:
+            for key in _put(unit) if not is_test(unit.path) else ():
+                found.setdefault(key, set()).add(unit)
+        return found
 
     @cached_property
     def _grown(self) -> frozenset[str]:
