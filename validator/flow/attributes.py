@@ -84,11 +84,11 @@ def _attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
             axes = {"local"} if "local" in name else WHOLE
             return Val(_number(name), rank(axes))
         if name in at.models.ranks["names"] and not any(o[0] == "param" for o in owner.each):
-            return Val(_number(name), rank(axes_of(name) - {"world"} or WHOLE, sure=False))
+            return likely_rank(name)
     if (result.objs == UNKNOWN.objs or _is_nobodys(result)) and name in at.models.ranks["attributes"] and known:
         return Val(_number(name), rank({"local"} if "local" in name else WHOLE))
     if known and result == UNKNOWN and name in at.models.ranks["names"]:
-        return Val(_number(name), rank(axes_of(name) - {"world"} or WHOLE, sure=False))
+        return likely_rank(name)
     if known and any(c.kind == "rank" for c in result.v) and not result.of("ordinal"):
         result = Val(result.objs, placed_along(result.v, axes_of(name)), result.n, result.p, result.state)
     carried = _carried(owner, result)
@@ -131,6 +131,11 @@ def _carried(owner: Val, result: Val) -> Causes:
         return owner.v if len({o[1] for o in owner.each if o[0] in _MEMBERED}) > 1 else NONE
     carried = only(owner.v, "data", "param", "uniform")
     return frozenset(c._replace(facet="a") if c.kind == "param" and c.facet == "v" else c for c in carried)
+
+
+def likely_rank(name: str) -> Val:
+    """What is likely of a value that is stored under the name of a rank, where nobody knows by whom."""
+    return Val(_number(name), rank(axes_of(name) - {"world"} or WHOLE, sure=False))
 
 
 def _number(name: str) -> frozenset[Obj]:

@@ -27,7 +27,7 @@ from validator.domains.spmd import (
     unsure,
 )  # fmt: skip
 from validator.flow.annotations import objects_of
-from validator.flow.attributes import attribute
+from validator.flow.attributes import attribute, likely_rank
 from validator.flow.batches import batch_of
 from validator.flow.calls import Calling, axes_in
 from validator.flow.containers import GROWING, fillings
@@ -530,6 +530,8 @@ class Evaluation(Walk):
         result = join(found) if found or owner.of("dict") else UNKNOWN
         if result is NOT_YET:
             return result
+        if isinstance(constant, str) and constant in self.models.ranks["names"] and result.objs == UNKNOWN.objs:
+            result = likely_rank(constant)  # `opt["rank"]` of a configuration, as `opt.rank` of an unknown object
         # the elements of one tuple say themselves by what they vary
         place = constant if isinstance(constant, int) else None
         exact = place is not None and len(owner.objs) == 1 and any(place < len(o[1]) for o in owner.of("tuple"))

@@ -373,4 +373,18 @@ def save(model, folder):
     if accelerator.is_main_process:
         accelerator.unwrap_model(model).save_pretrained(folder)
 """,
+    # a configuration that says the rank under its name
+    """
+import torch
+import torch.distributed as dist
+from settings import read
+
+def train(model, path):
+    settings = read(path)
+    dist.init_process_group("nccl")
+    model(path)
+    dist.barrier()
+    if settings["rank"] == 0:
+        torch.save(model.state_dict(), "model.pt")
+""",
 ]
