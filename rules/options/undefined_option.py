@@ -387,4 +387,22 @@ if __name__ == "__main__":
     print(args.length)
     args.func(args)
 """,
+    # simple_parsing: one attribute for all fields of a class
+    """from dataclasses import dataclass
+
+from simple_parsing import ArgumentParser
+
+
+@dataclass
+class Settings:
+    lr: float = 0.1
+
+
+if __name__ == "__main__":
+    parser = ArgumentParser()
+    parser.add_argument("--model")
+    parser.add_arguments(Settings, dest="settings")
+    args = parser.parse_args()
+    print(args.model, args.settings.lr)
+""",
 )

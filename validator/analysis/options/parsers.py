@@ -7,6 +7,7 @@ unrolled. What cannot be followed makes a parser *open*: it may accept more than
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -30,6 +31,7 @@ _STRICT = frozenset({"parse_args", "parse_intermixed_args"})
 _READING = _STRICT | {"parse_known_args", "parse_args_into_dataclasses"}
 _HARMLESS = frozenset({"print", "isinstance", "len", "id", "type", "str", "repr", "hasattr", "getattr"})
 _SETTING_UP = frozenset({"parse_known_args", "append"})
+_OWN = frozenset(name for name in dir(argparse.ArgumentParser) if not name.startswith("__"))  # the rest libraries add
 
 Calls = tuple[Any, ...]  # the calls that made a parser, the outermost first: (unit, number)
 
@@ -247,6 +249,8 @@ class Options:
             parser.defaults.update(a.keyword for a in call.args if a.keyword and a.keyword not in ("*", "**"))
         elif method in _READING or parser.from_dataclasses and method.startswith("parse"):
             parser.sites.append(Site(function, call, _is_strict(call), place))
+        elif method not in _OWN and not self.objects.run_by(place):  # `add_arguments` of simple_parsing
+            parser.why = f"`{call.target}` may add options"
 
     @staticmethod
     def _added(parser: Parser, place: Place, call: Call) -> list[Option]:
