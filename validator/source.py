@@ -114,7 +114,7 @@ class SourceFile:
             from validator.ir.lower import lower
 
             try:
-                known = lower(self.tree, ":=" in self.text, self.text, elsewhere)
+                known = lower(self.tree, ":=" in self.text, elsewhere)
             except (SyntaxError, ValueError, RecursionError, OSError):
                 known = {}, 0
             self._lowered[elsewhere] = known

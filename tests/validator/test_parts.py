@@ -13,7 +13,7 @@ from validator.ir import Code, lower
 
 def lowered(text: str, *elsewhere: str) -> dict[str, Code]:
     text = dedent(text)
-    units, failed = lower(ast.parse(text), True, text, frozenset(elsewhere))
+    units, failed = lower(ast.parse(text), True, frozenset(elsewhere))
     assert not failed
     return units
 

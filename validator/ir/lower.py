@@ -15,13 +15,13 @@ _ENDING = frozenset({("sys", "exit"), ("os", "_exit"), ("os", "abort"), ("", "ex
 
 
 def lower(
-    tree: ast.Module, walrus: bool = True, text: str = "", elsewhere: frozenset[str] = frozenset()
+    tree: ast.Module, walrus: bool = True, elsewhere: frozenset[str] | None = None
 ) -> tuple[dict[str, Code], int]:
     """The units of a file by their keys, and how many could not be lowered (their names are missing).
 
-    `walrus`: whether the file may hold assignment expressions. `text`: the file, which tells the functions that it
-    names twice, where they are defined and where they are called: these are lowered as a part of their caller, too, but
-    for those that others `elsewhere` are called like.
+    `walrus`: whether the file may hold assignment expressions. Private functions that are called at one place are
+    lowered as a part of their caller, too, but for those that others `elsewhere` are called like; none where that is
+    not known.
     """
     units: dict[str, Code] = {}
     failed: list[str] = []
@@ -29,7 +29,7 @@ def lower(
     names = names_of((), tree.body, walrus)
     top = _Statements(code, names, None, units, failed)
     top.raising, top.walrus = _raising(tree), walrus
-    top.parts = parts_of(tree, text, elsewhere) if text else {}
+    top.parts = parts_of(tree, elsewhere) if elsewhere is not None else {}
     top.unit(tree.body)
     for code in units.values():
         for name in code.parts:

@@ -1,4 +1,4 @@
-"""Functions that are a part of another one: short private ones that their file names twice, where it defines them and
+"""Functions that are a part of another one: private ones that their file names twice, where it defines them and
 where it calls them.
 
 To cut a piece out of a function changes nothing that it does. So the caller is lowered with the body in the place of
@@ -8,14 +8,12 @@ the call. The function itself stays a unit, too, for whoever asks about it.
 from __future__ import annotations
 
 import ast
-import re
 from collections import Counter
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from validator.ir.scopes import names_of
 
-_PRIVATE = re.compile(r"\b_[A-Za-z]\w*")
-_LONG = 20  # statements
 _KEPT_APART = (
     ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, ast.Global, ast.Nonlocal, ast.Yield, ast.YieldFrom,
     ast.Await, ast.AsyncFor, ast.AsyncWith,
@@ -50,18 +48,43 @@ class Part(NamedTuple):
         return given
 
 
-def parts_of(tree: ast.Module, text: str, elsewhere: frozenset[str]) -> dict[str, Part]:
-    """The parts of a file, as they are called: `name`, or `.name` on `self`."""
-    named = Counter(_PRIVATE.findall(text))
-    rows = [("", node) for node in tree.body if isinstance(node, ast.FunctionDef) and named[node.name] == 2]
-    for cls in tree.body:
-        if isinstance(cls, ast.ClassDef):
-            rows += [(cls.name, n) for n in cls.body if isinstance(n, ast.FunctionDef) and named[n.name] == 2]
+def parts_of(tree: ast.Module, elsewhere: frozenset[str]) -> dict[str, Part]:
+    """The parts of a file, as they are called: `name`, or `.name` on `self`. Nothing `elsewhere` is called like one."""
+    rows = _private(tree, elsewhere)
+    named = _mentions(tree, {node.name for _, node in rows}) if rows else {}
     found = {}
     for owner, node in rows:
-        part = _part(owner, node) if node.name not in elsewhere else None
+        part = _part(owner, node) if named[node.name] == 1 else None
         if part is not None:
             found["." + node.name if owner else node.name] = part
+    return found
+
+
+def _private(tree: ast.Module, elsewhere: frozenset[str]) -> list[tuple[str, ast.FunctionDef]]:
+    """The private functions and methods of a file whose name only one of them has, each with the name of its class."""
+    bodies = [("", tree.body), *((cls.name, cls.body) for cls in tree.body if isinstance(cls, ast.ClassDef))]
+    rows = [(owner, n) for owner, body in bodies for n in body if isinstance(n, ast.FunctionDef) and _is_private(n.name)]
+    defined = Counter(node.name for _, node in rows)
+    return [(owner, n) for owner, n in rows if defined[n.name] == 1 and n.name not in elsewhere]
+
+
+def _mentions(tree: ast.Module, names: Iterable[str]) -> Counter[str]:
+    """How often a file says each name besides its definition: as a name, an attribute, a text or a part of one."""
+    found = Counter(dict.fromkeys(names, 0))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            said: Iterable[str | None] = (node.id,)
+        elif isinstance(node, ast.Attribute):
+            said = (node.attr,)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            said = node.value.split(".") if "_" in node.value else ()
+        elif isinstance(node, ast.keyword | ast.arg):
+            said = (node.arg,)
+        elif isinstance(node, ast.alias):
+            said = (node.name, node.asname)
+        else:
+            continue
+        found.update(name for name in said if name is not None and name in found)
     return found
 
 
@@ -70,7 +93,7 @@ def _part(cls: str, node: ast.FunctionDef) -> Part | None:
     named = arguments.args
     others = arguments.posonlyargs or arguments.vararg or arguments.kwarg or arguments.kwonlyargs
     said = [node.returns, *(each.annotation for each in named)]
-    if node.decorator_list or others or not _is_private(node.name) or not all(map(_says_nothing, said)):
+    if node.decorator_list or others or not all(map(_says_nothing, said)):
         return None
     params = [each.arg for each in named]
     if cls and params[:1] != ["self"]:
@@ -98,13 +121,11 @@ def _says_nothing(annotation: ast.expr | None) -> bool:
 
 
 def _is_straight(body: list[ast.stmt]) -> bool:
-    """Whether a body is short and ends at its end, and nothing in it needs a frame of its own."""
+    """Whether a body ends at its end, and nothing in it needs a frame of its own."""
     last = body[-1]
-    count = 0
     for statement in body:
         for node in ast.walk(statement):
-            count += isinstance(node, ast.stmt)
-            if count > _LONG or isinstance(node, _KEPT_APART) or isinstance(node, ast.Return) and node is not last:
+            if isinstance(node, _KEPT_APART) or isinstance(node, ast.Return) and node is not last:
                 return False
             if isinstance(node, ast.Name) and node.id in _OF_FRAMES:
                 return False
