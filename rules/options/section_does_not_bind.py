@@ -4,7 +4,9 @@ What it does
     Sections in the manner of Hydra's `_target_` (torchtune's `_component_`, `class_path` with `init_args`) are calls:
     the keys beside the name are the arguments. Reported is a key that the function or class of the project has no
     parameter for, and a name that its module lacks; in YAML, JSON and TOML files and in dictionaries of the source. So
-    are sections that a call unpacks (`Mask(**config.data.mask)`): a warning, for the file may be another program's.
+    are sections that a call unpacks (`Mask(**config.data.mask)`), of the files that the program is given (the default of
+    an option, what scripts pass, what Hydra composes), with what the call needs and the section lacks: a warning where
+    the file is only one that may be chosen, or where the keys alone tell which section is meant.
     Silent where `**kwargs` or a decorator may take anything, about names outside the project, keys that begin with
     `_`, keys that some code takes out again (`pop`) or that the module of what is made spells (it looks them up in the
     section itself), and where most sections that make one thing do not fit it: there the program has a way of its own.
@@ -23,16 +25,18 @@ from typing import NamedTuple
 
 from validator.analysis.interfaces.binding import keeps_signature, parameters, written
 from validator.analysis.named import Named, is_path
+from validator.analysis.options.sections import Sections
 from validator.definitions import Missing, Symbol
 from validator.errors import nearest
-from validator.facts.config_files import Setting, Settings
+from validator.facts.config_files import Settings
 from validator.facts.model import At, Param
-from validator.finding import Finding, Related
+from validator.finding import Finding, Related, Severity, Span
 from validator.flow import Flow
 from validator.flow.callgraph.spelled_arguments import literal_keys
 from validator.flow.constructors import Constructors
 from validator.flow.objects import Callee, Objects
 from validator.flow.program import Unit
+from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
@@ -42,7 +46,6 @@ RULE = Rule(
     languages=("yaml", "json", "toml", "python"), solves=True,
 )  # fmt: skip
 _COMPOSING = "defaults"  # the list of what Hydra composes a configuration of; it takes it out
-_LINKS = 2  # of the path of a section that what is unpacked must name
 
 
 class _Section(NamedTuple):
@@ -53,6 +56,8 @@ class _Section(NamedTuple):
     at: At
     keys: tuple[tuple[str, At], ...]
     under: str = ""
+    given: bool = True  # a program reads it, unless another is chosen; else it stands beside what is read
+    open: bool = False  # it may have more keys
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -73,8 +78,12 @@ def check_project(project: Project) -> Iterator[Finding]:
     for section, findings in found:
         if section.made not in odd["made"] and section.under not in odd["under"]:
             yield from findings
-    for section, callees in _unpacked(project):
-        yield from _refused(project, section, callees)
+    seen: set[tuple[str, Span]] = set()
+    for section, place, callees in _unpacked(project):
+        for finding in _refused(project, section, place, callees):
+            if (finding.path, finding.span) not in seen:
+                seen.add((finding.path, finding.span))
+                yield finding
 
 
 def _odd(found: list[tuple[_Section, list[Finding]]], by: str) -> set[str]:
@@ -85,42 +94,77 @@ def _odd(found: list[tuple[_Section, list[Finding]]], by: str) -> set[str]:
     return {name for name, misfits in rows.items() if len(misfits) > 1 and sum(misfits) * 2 > len(misfits)}
 
 
-def _unpacked(project: Project) -> Iterator[tuple[_Section, tuple[Callee, ...]]]:
+def _unpacked(project: Project) -> Iterator[tuple[_Section, Place, tuple[Callee, ...]]]:
     """The sections of files that calls unpack (`**cfg.data.mask`), and all that these calls may reach."""
-    by_links: dict[tuple[str, ...], list[tuple[str, Setting]]] = {}
-    for source in project.files.values():
-        settings = source.facts.extra.get("settings")
-        for each in settings.settings if settings is not None and not is_test(source.path) else ():
-            by_links.setdefault(each.path[-1 - _LINKS : -1], []).append((source.path, each))
-    objects = project.analysis(Objects)
-    for function in project.functions() if by_links else ():
-        for call in function.facts.calls if not is_test(function.path) else ():
-            given = [each.value.split(".") for each in call.args if each.keyword == "**" and each.kind == "path"]
-            rows = [row for links in given if len(links) > _LINKS for row in by_links.get(tuple(links[-_LINKS:]), ())]
-            place = objects.call_at(function.module, call.at) if rows else None
-            reached = objects.reached_by(place.operand(0), place) if place is not None else None
-            if reached is not None and reached.complete:
-                for path in dict.fromkeys(path for path, _ in rows):
-                    keys = tuple((each.path[-1], each.at) for at, each in rows if at == path)
-                    yield _Section(path, call.target.removesuffix("[]"), call.at, keys), reached.callees
-
-
-def _refused(project: Project, section: _Section, callees: tuple[Callee, ...]) -> Iterator[Finding]:
-    """The keys of a section that nothing takes which a call may reach."""
-    names = {param.name for callee in callees for param in callee.params if param.kind in ("any", "kw")}
-    if any(param.kind == "**" for callee in callees for param in callee.params):
+    if not any("settings" in source.facts.extra for source in project.files.values()):
         return
-    first = callees[0]
-    for key, at in _strangers(project, section, names):
-        yield RULE.finding(
-            section.path,
-            at,
-            f"`{written(first.name, first.params)}`, which gets this section by `**`, has no parameter `{key}`",
-            help=f"name a parameter that it has{nearest(key, sorted(names))}",
-            related=[Related(each.place.path, each.place.facts.name_at[0], f"`{each.name}`") for each in callees],
-            context=f"{section.made}:{key}",
-            severity="warning",
-        )
+    objects, sections = project.analysis(Objects), project.analysis(Sections)
+    for place in _spreading(project):
+        given = zip(place.value.data.names, place.value.args[1:], strict=True)
+        parts = [part for name, number in given if name == "**" for part in sections.at(place.value_at(number))]
+        reached = objects.reached_by(place.operand(0), place) if parts else None
+        for part in parts if reached is not None and reached.complete else ():
+            rows = [(name, below) for name, below in part.node.children.items() if below.path]
+            keys = tuple((name, below.at) for name, below in rows)
+            path = rows[0][1].path if rows else part.node.path
+            section = _Section(path, place.operand(0).text, part.node.at, keys, part.keys, part.given, part.open)
+            yield section, place, reached.callees if reached is not None else ()
+
+
+def _spreading(project: Project) -> Iterator[Place]:
+    """The calls of the project that unpack something into their keywords."""
+    for unit in project.analysis(Flow).all_units():
+        for place in project.analysis(Queries).calls_in(unit) if not is_test(unit.path) else ():
+            if "**" in place.value.data.names:
+                yield place
+
+
+def _refused(project: Project, section: _Section, place: Place, callees: tuple[Callee, ...]) -> Iterator[Finding]:
+    """The keys of a section that nothing takes which a call may reach, and what all of it needs and does not get."""
+    names = {param.name for callee in callees for param in callee.params if param.kind in ("any", "kw")}
+    related = [Related(each.place.path, each.place.facts.name_at[0], f"`{each.name}`") for each in callees]
+    related.append(Related(place.unit.path, place.at[0], "it is unpacked here"))
+    severity: Severity = "error" if section.given else "warning"
+    for callee in callees[:1]:
+        shown = f"`{written(callee.name, callee.params)}`, which gets this section by `**`,"
+        takes_any = any(param.kind == "**" for each in callees for param in each.params)
+        for key, at in _strangers(project, section, names) if not takes_any else ():
+            yield RULE.finding(
+                section.path,
+                at,
+                f"{shown} has no parameter `{key}`",
+                help=f"name a parameter that it has{nearest(key, sorted(names))}",
+                related=related,
+                context=f"{section.made}:{key}",
+                severity=severity,
+            )
+        for name in _lacking(project, section, place, callees):
+            yield RULE.finding(
+                section.path,
+                section.at,
+                f"{shown} needs `{name}`, which is not there",
+                help=f"add the key{nearest(name, [key for key, _ in section.keys])}",
+                related=related,
+                context=f"{section.made}:-{name}",
+                severity=severity,
+            )
+
+
+def _lacking(project: Project, section: _Section, place: Place, callees: tuple[Callee, ...]) -> list[str]:
+    """The parameters without a default, of all that a call may reach, that get nothing: not of the section, not of the
+    call, and no code puts anything under such a name."""
+    names = place.value.data.names
+    if section.open or "*" in names or names.count("**") > 1:
+        return []
+    put = {*names, *(key for key, _ in section.keys)}
+    needed: list[set[str]] = []
+    for callee in callees:
+        by_place = [param for param in callee.params if param.kind in ("any", "pos")][names.count(None) :]
+        by_name = [param for param in callee.params if param.kind == "kw"]
+        needed.append({param.name for param in (*by_place, *by_name) if param.default is None} - put)
+        if callee.given:
+            return []
+    return sorted(name for name in set.intersection(*needed) if not project.analysis(Sections).is_put_by_code(name))
 
 
 def _strangers(project: Project, section: _Section, names: Collection[str]) -> Iterator[tuple[str, At]]:
@@ -272,8 +316,54 @@ data:
     size: 3
 """
 
+_LOADED = """\
+# file: train.py
+import argparse
+import yaml
+
+
+def read(path):
+    with open(path) as file:
+        return yaml.safe_load(file)
+
+
+class Optimizer:
+    def __init__(self, lr, warmup=0):
+        self.lr, self.warmup = lr, warmup
+
+
+class Trainer:
+    def __init__(self, settings):
+        self.settings = settings
+        self.optimizer = Optimizer(**settings["optimizer"])
+
+    def fit(self):
+        return range(self.settings["steps"])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--config", default="conf/small.yaml")
+    Trainer(read(parser.parse_args().config)).fit()
+# file: run.sh
+torchrun train.py --config conf/large.yaml
+# file: conf/other.yaml
+optimizer: {momentum: 3}
+"""
+
 INCORRECT = (
     _MASK + "    roll: true  # error: MP306\n",
+    _LOADED
+    + """# file: conf/small.yaml
+steps: 10
+optimizer:
+  lr: 1.0e-3
+  warm_up: 10  # error: MP306
+# file: conf/large.yaml
+steps: 1000
+optimizer:  # error: MP306
+  warmup: 100
+""",
     _LOSS
     + """# file: conf.yaml
 loss:
@@ -300,6 +390,14 @@ RECIPE = {"loss": {"_target_": "rl.losses.KDLoss", "temperature": 1.0, "ignore":
 
 CORRECT = (
     _MASK + "    random_roll: true\n",
+    _LOADED
+    + """# file: conf/small.yaml
+steps: 10
+optimizer: {lr: 1.0e-3}
+# file: conf/large.yaml
+steps: 1000
+optimizer: {lr: 1.0e-3, warmup: 100}
+""",
     _LOSS
     + """# file: conf.yaml
 loss:

@@ -1,17 +1,18 @@
 """A key of the configuration that is read and that no file defines.
 
 What it does
-    For programs that Hydra starts: takes the configuration that `@hydra.main` composes, and finds the names that hold
-    all of it (`config`, `self.config`: whoever reads several of its sections, and nothing that it has not). Reports
-    `config.algorithm.clip_range` where the section has no such key and the key stands nowhere else in the project: in
-    no YAML file, no dataclass, no script's override (`+algorithm.clip_range=0.2`), no text and no assignment.
+    Follows the configuration that Hydra composes for a program, or that is read from a YAML, JSON or TOML file (named
+    by a text, by the default of an option, by a script that sets it), into functions, objects and closures. Reports
+    `config.algorithm.clip_range` and `config["algorithm"]["clip_range"]` where none of the files that may be there has
+    the key in this section, and nothing in the project puts one of that name anywhere: no file, no script's override
+    (`+algorithm.clip_range=0.2`), no text, no assignment, no data class.
     Silent: `.get("clip_range")`, reads behind `"clip_range" in` and `hasattr`, sections that are put together from
     files outside the project, and programs that make their configuration less strict (`open_dict`, `set_struct`) or
     give it a schema (`ConfigStore`).
 
 Why is this bad
-    Hydra's configurations are strict: the read raises ConfigAttributeError, when the line runs. That is after the
-    models were loaded, and for what happens late (a checkpoint, an evaluation) after hours.
+    Such configurations are strict: the read raises ConfigAttributeError or KeyError, when the line runs. That is after
+    the models were loaded, and for what happens late (a checkpoint, an evaluation) after hours.
 
 References
     https://omegaconf.readthedocs.io/en/latest/usage.html#struct-flag
@@ -19,177 +20,88 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
-from validator.analysis.bindings import first_name
 from validator.analysis.commands.programs import Programs
-from validator.analysis.options.composed import Compositions, Node
+from validator.analysis.options.composed import Node
+from validator.analysis.options.sections import Sections
 from validator.errors import nearest
 from validator.facts.config_files import MAPPING
-from validator.facts.model import At, Guard
 from validator.finding import Finding, Related
+from validator.flow import Flow
+from validator.flow.callgraph.receivers import meeting
+from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.project import ClassDef, Method, Module, Project
+from validator.flow.values import Obj
+from validator.project import Module, Project
 from validator.rule import Rule
 
-RULE = Rule("MP304", "undefined-key", "error", stable_since="0.1.0", tokens=("hydra",))
+RULE = Rule("MP304", "undefined-key", "error", "0.1.0", tokens=("hydra", "load"), solves=True)
 
-_HOLDER = re.compile(r"(?:(\w+)\.)?_?(?:config|cfg|conf)\.")
-_LOOSENS = ("open_dict", "set_struct", "ConfigStore", "flag_override", "OmegaConf.structured")
-_OF_MAPPINGS = frozenset({"get", "items", "keys", "values", "pop", "copy", "update", "setdefault", "merge_with"})
-_READS = 4  # keys of the configuration that must be read of what is taken for it, of two sections
-
-
-class _Read(NamedTuple):
-    """A chain that begins with what may hold a configuration. `links`: what is read of it."""
-
-    function: Method
-    holder: str
-    links: tuple[str, ...]
-    guards: tuple[Guard, ...]
-    at: At
+_LOOSENS = ("open_dict", "set_struct", "ConfigStore", "flag_override", "structured")
+_OF_MAPPINGS = frozenset(dir(dict)) | {"merge_with", "to_dict", "merge", "dump", "freeze", "defrost"}
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    roots = project.analysis(Compositions).programs
-    programs = project.analysis(Programs)
-    if not roots:
+    if not any("settings" in source.facts.extra for source in project.files.values()):
         return
-    loose = {m for m in project.modules.values() if any(each in m.source.text for each in _LOOSENS)}
-    strict = [program for program in roots if loose.isdisjoint(programs.modules(program))]
-    users: dict[Module, list[Module]] = {}
-    for program in roots if strict else ():
-        for module in programs.modules(program):
-            users.setdefault(module, []).append(program)
-    for module, mains in users.items():
-        if is_aside(module.path) or any(main not in strict for main in mains):
-            continue
-        for reads in _by_holder(module):
-            if all(_holds(reads, roots[main]) for main in mains):
-                yield from _undefined(project, reads, mains, roots)
+    queries, sections = project.analysis(Queries), project.analysis(Sections)
+    loose = {function.module for function, _ in project.calls(*_LOOSENS)}
+    seen: set[tuple[str, str, str]] = set()
+    for unit in meeting(project.analysis(Flow), "section"):
+        for read in queries.values(unit, "attr", "item") if not is_aside(unit.path) else ():
+            name = _name(read)
+            owner: list[Obj] = read.operand(0).closed.of("section") if name and not read.may_lack(name) else []
+            lacking = [_lacking(sections, o, name, loose, project) for o in owner]
+            sections_there = [node for node in lacking if node is not None]
+            if not sections_there or len(sections_there) < len(lacking) or sections.is_put(name):
+                continue
+            key = (unit.path, unit.qualname, f"{owner[0][2]}.{name}")
+            if key not in seen:
+                seen.add(key)
+                yield _report(read, name, owner[0][2], sections_there[0])
 
 
-def _by_holder(module: Module) -> Iterator[list[_Read]]:
-    """The reads of each name of a function and of each attribute of a class that may hold a configuration."""
-    found: dict[tuple[Method | ClassDef, str], list[_Read]] = {}
-    for function in module.functions.values():
-        for read in _chains(function):
-            scope = _scope(function, read.holder.partition(".")[0])
-            owner: Method | ClassDef | None = scope
-            if "." in read.holder:
-                owner = _giver(scope, read.holder)
-            elif not _is_parameter(scope, read.holder):
-                owner = None
-            if owner is not None:
-                found.setdefault((owner, read.holder), []).append(read)
-    yield from found.values()
+def _name(read: Place) -> str:
+    """The key that is read; empty of what mappings have by themselves."""
+    if read.value.op == "attr":
+        name = str(read.value.data)
+        return "" if name in _OF_MAPPINGS or name.startswith("_") else name
+    key = read.operand(1).val.constant()
+    return key if isinstance(key, str) and not read.catches("KeyError") else ""
 
 
-def _chains(function: Method) -> Iterator[_Read]:
-    rows = [(ref.path, ref.guards, ref.at) for ref in function.facts.refs if ref.context == "load"]
-    rows += [(call.target, call.guards, call.at) for call in function.facts.calls]
-    for path, guards, at in rows:
-        match = _HOLDER.match(path)
-        if match is not None:
-            links = tuple(re.split(r"[.\[(]", path[match.end() :].partition("[")[0].partition("(")[0]))
-            yield _Read(function, path[: match.end() - 1], links, guards, at)
-
-
-def _is_parameter(function: Method, name: str) -> bool:
-    return any(p.name == name for p in function.facts.params) and all(r.target != name for r in function.facts.assigns)
-
-
-def _scope(function: Method, name: str) -> Method:
-    """The function around a closure whose variable a name is."""
-    while name not in function.facts.bound and function.enclosing is not None:
-        if function.enclosing.qualname == "<module>":
-            break
-        function = function.enclosing
-    return function
-
-
-def _giver(function: Method, path: str) -> ClassDef | None:
-    """The class whose methods fill an attribute with what they are given, if nothing else fills it."""
-    if function.cls is None or path.partition(".")[0] != first_name(function):
+def _lacking(sections: Sections, o: Obj, name: str, loose: set[Module], project: Project) -> Node | None:
+    """The section in which a key is missing, whichever file is read; None where it may be there."""
+    if not loose.isdisjoint(project.analysis(Programs).modules(o[1][-1][0].module)):
         return None
-    methods = [method for owner in function.cls.mro for method in owner.every_method()]
-    rows = [(method, row) for method in methods for row in method.facts.assigns if row.target == path]
-    if not rows or not all(row.kind == "path" and _is_parameter(method, row.value) for method, row in rows):
-        return None
-    return rows[-1][0].cls
-
-
-def _holds(reads: list[_Read], root: Node) -> bool:
-    """Whether what is read of something shows that it is the whole configuration."""
-    sections = {read.links[0] for read in reads} - _OF_MAPPINGS
-    known = {read.links[:2] for read in reads if len(read.links) > 1 and root.find(read.links[:2]) is not None}
-    whole = not root.open and sections <= set(root.children)
-    return whole and len(known) >= _READS and len({links[0] for links in known}) > 1
-
-
-def _undefined(
-    project: Project, reads: list[_Read], mains: list[Module], roots: dict[Module, Node]
-) -> Iterator[Finding]:
-    seen: set[str] = set()
-    for read in reads:
-        lacking = {_lacking(read.links, roots[main]) for main in mains}
-        index = lacking.pop() if len(lacking) == 1 else None
-        if index is None or (key := ".".join(read.links[: index + 1])) in seen:
+    found = None
+    for root in sections.roots(o[1]):
+        node = root.node
+        for link in o[2].split(".") if o[2] else ():
+            if node.open or link not in node.children:
+                break
+            node = node.children[link]
+        else:
+            if node.kind != MAPPING or node.open or not node.children or name in node.children:
+                return None
+            found = found or node
             continue
-        name = read.links[index]
-        if not _is_asked_about(name, read.guards) and _is_nowhere(project, name):
-            seen.add(key)
-            yield _report(read, index, mains[0], roots[mains[0]])
-
-
-def _lacking(links: tuple[str, ...], root: Node) -> int | None:
-    """Which link of a chain is no key, below a section whose keys are all known."""
-    node = root
-    for index, link in enumerate(links):
-        if node.kind != MAPPING or node.open or not node.children or link in _OF_MAPPINGS:
+        if root.given:
             return None
-        if link not in node.children:
-            return index
-        node = node.children[link]
-    return None
+    return found
 
 
-def _is_asked_about(name: str, guards: tuple[Guard, ...]) -> bool:
-    """Whether a condition around a read speaks of the key, or its absence is caught."""
-    return any(guard.kind == "try" or re.search(rf"\b{name}\b", guard.text) for guard in guards)
-
-
-def _is_nowhere(project: Project, name: str) -> bool:
-    """Whether nothing in the project may give the configuration a key of this name."""
-    word = re.escape(name)
-    given = re.compile(
-        rf"[\"'](?:[\w.+]*\.)?{word}[\"'.=]|\.{word}\s*=(?!=)|^\s+{word}\s*:"
-        rf"|\b(?:\w*[dD]ict\w*|update|create|merge\w*)\([^()]*\b{word}\s*=",
-        re.MULTILINE,
-    )
-    anywhere = re.compile(rf"\b{word}\b")
-    return not any(
-        (given if source.facts.language == "python" else anywhere).search(source.text)
-        for source in project.files.values()
-        if name.encode() in source.data
-    )
-
-
-def _report(read: _Read, index: int, main: Module, root: Node) -> Finding:
-    name, section = read.links[index], root.find(read.links[:index]) or root
-    shown = ".".join((read.holder, *read.links[: index + 1]))
-    where = f"`{'.'.join(read.links[:index])}`" if index else "it"
-    first = next(iter(section.children.values()), section)
-    line, column, *_ = read.at
+def _report(read: Place, name: str, keys: str, section: Node) -> Finding:
+    first = next(iter(section.children.values()))
+    where = f"`{keys}`" if keys else "it"
     return RULE.finding(
-        read.function.path,
-        (line, column, line, column + len(shown)),
-        f"`{shown}` is in no configuration: {where} of `{main.name}` has no `{name}`, and nothing adds it",
+        read.unit.path,
+        read.at,
+        f"`{read.text}` is in no configuration: {where} has no `{name}`, and nothing adds it",
         help=f"read a key that exists, or define it{nearest(name, sorted(section.children))}",
         related=[Related(first.path, first.at[0], "what is defined there")] if first.path else [],
-        context=f"{read.function.qualname}:{shown}",
+        context=f"{read.unit.qualname}:{keys}.{name}",
     )
 
 
@@ -212,7 +124,36 @@ def main(config):
     Worker(config).step()
 """
 
+_LOADED = """# file: train.py
+import os
+import yaml
+
+
+class Trainer:
+    def __init__(self, settings):
+        self.settings = settings
+
+    def fit(self):
+        print(self.settings["steps"])
+        return self.settings["optimizer"]["{key}"]{mark}
+
+
+def read(name):
+    with open(os.path.join(os.path.dirname(__file__), "conf", name)) as file:
+        return yaml.safe_load(file)
+
+
+if __name__ == "__main__":
+    print(Trainer(read("large.yaml")).fit(), read("small.yaml")["steps"])
+# file: conf/large.yaml
+steps: 1000
+optimizer: {lr: 1.0e-3}
+# file: conf/small.yaml
+steps: 10
+"""
+
 INCORRECT = (
+    _LOADED.replace("{key}", "rate").replace("{mark}", "  # error: MP304"),
     _MAIN
     + """# file: rl/worker.py
 import torch.distributed as dist
@@ -241,6 +182,7 @@ class Critic(Worker):
 )
 
 CORRECT = (
+    _LOADED.replace("{key}", "lr").replace("{mark}", ""),
     _MAIN
     + """# file: rl/worker.py
 import torch.distributed as dist

@@ -9,6 +9,7 @@ from validator.domains.axes import WHOLE, axes_of
 from validator.domains.placement import after, inherited
 from validator.domains.spmd import NONE, UNIFORM, Causes, only, placed_along, rank
 from validator.flow.annotations import objects_of
+from validator.flow.callgraph import sections
 from validator.flow.values import (
     ANYTHING,
     BOTTOM,
@@ -44,6 +45,7 @@ _VIEWS = frozenset({"data", "grad", "values", "indices"})
 _MEMBERED = frozenset({"inst", "self", "class", "module", "ext", "unit", "mesh"})
 _FOREIGN = frozenset({
     "ext", "made", "const", "str", "tensor", "tuple", "seq", "dict", "size", "top", "more", "parser", "namespace",
+    "section",
 })  # fmt: skip
 _GROWING = frozenset({"append", "extend", "add", "insert", "update"})
 
@@ -118,7 +120,7 @@ def _is_nobodys(value: Val) -> bool:
 def is_unknown(value: Val) -> bool:
     """Whether nothing is known of what a value is."""
     objs = value.objs - {NONE_OBJ}
-    return bool(objs) and all(o == TOP or _is_of_nobody(o) for o in objs)
+    return bool(objs) and all(o == TOP or o[0] == "section" or _is_of_nobody(o) for o in objs)
 
 
 def _is_of_nobody(o: Obj) -> bool:
@@ -175,6 +177,8 @@ def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
         return join(_of(at, number, each, name, owner) if asked else of_one(each) for each, asked in found)
     if kind == "namespace":
         return BOTTOM if o[2] is None else obj("namespace", o[1], f"{o[2]}.{name}" if o[2] else name)
+    if kind == "section":
+        return sections.below(o, name)
     if kind == "group":
         return obj("group method", of_one(o), name) if name in ("size", "rank") else UNKNOWN
     if kind == "handle":
@@ -218,7 +222,7 @@ def _of_parameter(at: Evaluation, number: int, position: int, name: str, annotat
     found = [
         _of(at, number, o, name, passed)
         for o in _asked(at, passed, name)
-        if o[0] in ("inst", "self", "class", "module", "ext", "made", "keeping", "mesh", "handle")
+        if o[0] in ("inst", "self", "class", "module", "ext", "made", "keeping", "mesh", "handle", "section")
     ]
     if found:
         return join(found)

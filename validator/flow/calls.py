@@ -43,6 +43,7 @@ from validator.flow import texts
 from validator.flow.annotations import declared, objects_of
 from validator.flow.attributes import NOBODY, attribute, described, is_unknown
 from validator.flow.callgraph import dataclass_readers as readers
+from validator.flow.callgraph import sections
 from validator.flow.containers import GROWING
 from validator.flow.program import Operation, Site, Target, Unit
 from validator.flow.queries import tensors
@@ -857,6 +858,10 @@ class Calling:
             if self.at.code.values[number].op != "call" or readers.grows(self.at, number):
                 return UNKNOWN
             return readers.read_all(self.at, number, self._receiver, int(more))
+        if word == "section":
+            return sections.loaded(self.at.unit, number)
+        if word == "sections":
+            return join([*(v for _, v in arguments), UNKNOWN])
         if word == "receiver":
             return self._receiver
         if word == "parser":

@@ -18,6 +18,7 @@ from validator.facts.model import Import
 from validator.flow.annotations import declared, objects_of
 from validator.flow.callgraph.callers import Callers
 from validator.flow.callgraph.name_index import Mentions, name_of, words_of
+from validator.flow.callgraph.sections import of_program
 from validator.flow.callgraph.wrappers import communicating, wrapped_by
 from validator.flow.containers import GROWING, Filled, filled
 from validator.flow.control import Control
@@ -799,6 +800,8 @@ class Flow:
 
     def _argument(self, unit: Unit, position: int) -> Val:
         """What callers pass for a parameter, in closed form; BOTTOM where a call may be meant, none is known."""
+        if position == 0 and (started := of_program(unit)) is not BOTTOM:
+            return started
         found = []
         if not self.calls_by_name.is_spoken_of(unit):
             return UNKNOWN

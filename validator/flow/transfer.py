@@ -29,6 +29,7 @@ from validator.domains.spmd import (
 from validator.flow.annotations import objects_of
 from validator.flow.attributes import attribute, likely_rank
 from validator.flow.batches import batch_of
+from validator.flow.callgraph import sections
 from validator.flow.calls import Calling, axes_in
 from validator.flow.containers import GROWING, fillings
 from validator.flow.control import reachable
@@ -512,6 +513,8 @@ class Evaluation(Walk):
                 found += entries(o, key)
             elif kind == "mesh":
                 found.append(self.mesh_part(o, key))
+            elif kind == "section":
+                found.append(sections.below(o, constant))
             elif kind in ("unordered", "str", *COUNTED):
                 continue
             elif kind in ("tuple", "seq"):
@@ -520,6 +523,7 @@ class Evaluation(Walk):
             elif kind == "param":
                 passed: Val = self.flow.get("argument", self.unit, o[1])
                 meshes = [self.mesh_part(mesh, key) for mesh in passed.of("mesh")]
+                found += [sections.below(each, constant) for each in passed.of("section")]
                 found += meshes or [NOT_YET if passed is NOT_YET else UNKNOWN]
                 if isinstance(constant, str) and is_dictionary(passed):
                     found.append(picked(passed, constant))

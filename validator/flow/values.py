@@ -28,6 +28,7 @@ Objects are tuples whose first element says what they are:
 | `("reader", classes)` | beside a parser, of which classes it makes objects |
 | `("parser", calls, command)` | beside an object: a parser of command lines, by the calls that made it, outer first |
 | `("namespace", parsers, prefix)` | beside an object: what they make of a command line; the part of one taken apart |
+| `("section", calls, path)` | beside anything: a part of a configuration, by the calls that read it and its keys |
 | `("param", position)` | whatever the caller passes; `("part", position, key)`: an element of that |
 | `("top",)` | anything; with `("more",)`: so many that they are not told apart |
 

@@ -63,7 +63,9 @@ def parts_of(tree: ast.Module, elsewhere: frozenset[str]) -> dict[str, Part]:
 def _private(tree: ast.Module, elsewhere: frozenset[str]) -> list[tuple[str, ast.FunctionDef]]:
     """The private functions and methods of a file whose name only one of them has, each with the name of its class."""
     bodies = [("", tree.body), *((cls.name, cls.body) for cls in tree.body if isinstance(cls, ast.ClassDef))]
-    rows = [(owner, n) for owner, body in bodies for n in body if isinstance(n, ast.FunctionDef) and _is_private(n.name)]
+    rows = [
+        (owner, n) for owner, body in bodies for n in body if isinstance(n, ast.FunctionDef) and _is_private(n.name)
+    ]
     defined = Counter(node.name for _, node in rows)
     return [(owner, n) for owner, n in rows if defined[n.name] == 1 and n.name not in elsewhere]
 

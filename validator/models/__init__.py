@@ -55,6 +55,7 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   tuple with one of each, and something more where an argument of `when` is passed; `result = "receiver"`.
 - `result = "parser"`: a parser of a command line; `"command"`: of its receiver that of one command; `"namespace"`: what
   the receiver makes of a command line, `"namespace and rest"`: a pair with what it leaves over.
+- `result = "section"`: what the file holds that is read, `"sections"`: several laid over each other.
 - `numbers = true`: the rank is the number itself, not a test of it; `counts = true`: the size is the number of ranks.
   `result = "made of:NAME"`: what is made varies as the arguments do.
   Words for results of this kind: `job rank`, `job ranks` (ranks in the job of members of the group), `listing` (file

@@ -118,7 +118,7 @@ class Compositions:
         self.files: dict[str, tuple[SourceFile, Settings]] = {
             source.absolute: (source, source.facts.extra["settings"])
             for source in project.files.values()
-            if source.facts.language == "yaml" and "settings" in source.facts.extra
+            if "settings" in source.facts.extra
         }
         self._composed: dict[tuple[object, ...], tuple[Node, frozenset[str]]] = {}
         self._loaded_files = LoadedFiles(project, self)
@@ -191,6 +191,19 @@ class Compositions:
             if path in self.files:
                 found[module] = self.compose(path)[0]
         return found
+
+    def beside(self, module: Module) -> Iterator[Node]:
+        """The configuration of a program with each other file of the folders out of which its `defaults` choose one."""
+        main = self._main(module)
+        path = f"{main[0]}/{main[1]}.yaml" if main is not None else ""
+        if main is None or path not in self.files:
+            return
+        _, groups = self.compose(path)
+        for group in sorted(groups):
+            folder = posixpath.normpath(f"{main[0]}/{group.strip('/')}")
+            for other in sorted(self.files):
+                if posixpath.dirname(other) == folder and other.endswith(".yaml"):
+                    yield self.compose(path, ((group, posixpath.basename(other).removesuffix(".yaml")),))[0]
 
     def _folder(self, given: Field, launch: Launch) -> str | None:
         tail = (given.text if given.known else given.tail).strip("/").removeprefix("./")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from validator.flow.transfer import Evaluation
 
 _ARGPARSE = "argparse.ArgumentParser"
+_MADE = ("parser", "section")
 _HOLDING = ("tuple", "seq", "dict")
 _NAMESPACES = ("Namespace", "DotDict", "Munch")
 OF_NOBODY = Val(frozenset({("made", NOBODY)}), state=frozenset({"?"}))
@@ -98,13 +99,14 @@ def namespace(parsers: Val, holder: Val) -> Val:
 
 
 def made_by(returned: Val, caller: Unit, number: int, unit: Unit) -> Val:
-    """What a call of a unit gives: a parser that the unit makes is another one for each call of it."""
-    if returned is NOT_YET or not any(o[0] in ("parser", *_HOLDING) for o in returned.each):
+    """What a call of a unit gives: a parser that the unit makes, or a file that it reads, is another one for each call
+    of it."""
+    if returned is NOT_YET or not any(o[0] in (*_MADE, *_HOLDING) for o in returned.each):
         return returned
 
     def change(o: Obj) -> Obj:
-        if o[0] == "parser" and o[1][0][0] is unit and all(each is not caller for each, _ in o[1]):
-            return ("parser", ((caller, number), *o[1]), o[2])
+        if o[0] in _MADE and o[1][0][0] is unit and all(each is not caller for each, _ in o[1]):
+            return (o[0], ((caller, number), *o[1]), o[2])
         return mapped(o, lambda part: made_by(part, caller, number, unit)) if o[0] in _HOLDING else o
 
     return Val(frozenset(map(change, returned.each)), returned.v, returned.n, returned.p, returned.state)

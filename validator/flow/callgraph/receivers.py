@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from validator.flow.callgraph.sections import of_program
 from validator.flow.program import Flow, Unit
 from validator.flow.values import Val, parts_of
 
@@ -18,7 +19,9 @@ def meeting(flow: Flow, kind: str) -> list[Unit]:
             holding[value.number] = known
         return known
 
-    found = {unit: None for unit in flow.all_units() if any(map(holds, flow.result(unit).vals))}
+    found = {
+        unit: None for unit in flow.all_units() if holds(of_program(unit)) or any(map(holds, flow.result(unit).vals))
+    }
     queue = list(found)
     for unit in queue:
         for target, rows in flow.result(unit).passed.items():
