@@ -4,9 +4,9 @@ What it does
     Sections in the manner of Hydra's `_target_` (torchtune's `_component_`, `class_path` with `init_args`) are calls:
     the keys beside the name are the arguments. Reported is a key that the function or class of the project has no
     parameter for, and a name that its module lacks; in YAML, JSON and TOML files and in dictionaries of the source. So
-    are sections that a call unpacks (`Mask(**config.data.mask)`), of the files that the program is given (the default of
-    an option, what scripts pass, what Hydra composes), with what the call needs and the section lacks: a warning where
-    the file is only one that may be chosen, or where the keys alone tell which section is meant.
+    are sections that a call unpacks (`Mask(**config.data.mask)`), of the files that the program is given (the default
+    of an option, what scripts pass, what Hydra composes), with what the call needs and the section lacks: a warning
+    where the file is only one that may be chosen, or where the keys alone tell which section is meant.
     Silent where `**kwargs` or a decorator may take anything, about names outside the project, keys that begin with
     `_`, keys that some code takes out again (`pop`) or that the module of what is made spells (it looks them up in the
     section itself), and where most sections that make one thing do not fit it: there the program has a way of its own.
