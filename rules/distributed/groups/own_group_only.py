@@ -1,0 +1,91 @@
+"""A process group that each rank makes of ranks of its own, where all must make all groups.
+
+What it does
+    Reports `new_group(ranks)` where the list is another one on each rank (`range(first, first + size)` with `first`
+    computed from the rank), and all ranks come there. Silent with `use_local_synchronization=True`, with which the
+    members alone make their group, and where the list is the whole job's.
+
+Why is this bad
+    `new_group` is a collective of the whole job: every rank must call it for every group, in the same order, also for
+    those to which it does not belong. Groups that are made at the same time share one name, so their members read each
+    other's keys in the store: the first collective hangs, or runs between the wrong ranks.
+
+References
+    https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.new_group
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.finding import Finding
+from validator.flow.queries.base import Place, Queries
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP558", "own-group-only", "error", "1.0", tokens=("new_group",), solves=True)
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    for call in project.analysis(Queries).collectives("new_group"):
+        ranks = call.argument("ranks", 0)
+        local = call.argument("use_local_synchronization", 4)
+        if ranks is None or local is not None and not local.closed.is_const(False):
+            continue
+        if _differs(ranks):
+            yield RULE.finding(
+                call.unit.path,
+                call.at,
+                f"each rank makes a group of its own here{call.where}: `{ranks.text}` differs between ranks",
+                help="make the groups of all ranks in one order on every rank and keep the own one, or pass "
+                "`use_local_synchronization=True`",
+                context=f"{call.unit.qualname}:{ranks.text}",
+            )
+
+
+def _differs(ranks: Place) -> bool:
+    """Whether a list is surely another one on each rank."""
+    value = ranks.closed
+    return any(cause.kind == "rank" and cause.sure and not cause.some for cause in value.v | value.n)
+
+
+INCORRECT = [
+    """
+import torch.distributed as dist
+
+def make(size):
+    rank = dist.get_rank()
+    first = rank // size * size
+    return dist.new_group(list(range(first, first + size)))  # error: MP558
+
+class Mesh:
+    def __init__(self, size):
+        self.rank = dist.get_rank()
+        rows = [list(range(i, i + size)) for i in range(0, dist.get_world_size(), size)]
+        self.row = dist.new_group(ranks=rows[self.rank // size])  # error: MP558
+        world = range(dist.get_world_size())
+        self.column = dist.new_group([r for r in world if r % size == self.rank % size])  # error: MP558
+""",
+]
+
+CORRECT = [
+    """
+import torch.distributed as dist
+
+def make(size):
+    rank, found = dist.get_rank(), None
+    for first in range(0, dist.get_world_size(), size):
+        ranks = list(range(first, first + size))
+        group = dist.new_group(ranks)
+        if rank in ranks:
+            found = group
+    return found, dist.new_group(list(range(dist.get_world_size())))
+""",
+    """
+import torch.distributed as dist
+
+def make(size):
+    first = dist.get_rank() // size * size
+    return dist.new_group(list(range(first, first + size)), use_local_synchronization=True)
+""",
+]
