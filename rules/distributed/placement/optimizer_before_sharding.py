@@ -218,6 +218,11 @@ def _report_meta(optimizer: Optimizer) -> Finding:
     )
 
 
+def _named(call: Place) -> str:
+    """How a call is spelled, where what is called has no name: `parallelize_fns[name](model)`."""
+    return call.method or call.operand(0).text
+
+
 def _report(optimizer: Optimizer, shard: Event, at: Place) -> Finding:
     call, unit = optimizer.call, shard.call.unit
     where = "" if unit is at.unit else f" in `{unit.qualname}`"
@@ -226,7 +231,8 @@ def _report(optimizer: Optimizer, shard: Event, at: Place) -> Finding:
             at.unit.path,
             at.at,
             f"`{at.unit.qualname}` takes the parameters of `{optimizer.model.root.text}` here, before"
-            f" `{shard.call.method}`{where} replaces them; `{call.method}` in `{call.unit.qualname}` gets the old ones",
+            f" `{_named(shard.call)}`{where} replaces them; `{call.method}` in `{call.unit.qualname}` gets the old"
+            " ones",
             help="take the parameters for the optimizer from the sharded model",
             related=[
                 Related(unit.path, shard.call.at[0], "the model is sharded here"),
@@ -238,7 +244,7 @@ def _report(optimizer: Optimizer, shard: Event, at: Place) -> Finding:
         call.unit.path,
         call.at,
         f"`{call.method}` in `{call.unit.qualname}` gets the parameters of `{optimizer.model.root.text}` before"
-        f" `{shard.call.method}`{where} replaces them",
+        f" `{_named(shard.call)}`{where} replaces them",
         help="make the optimizer from the parameters of the sharded model",
         related=[Related(unit.path, shard.call.at[0], "the model is sharded here")],
         context=f"{call.unit.qualname}:{optimizer.model.root.text}",
