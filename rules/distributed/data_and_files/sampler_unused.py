@@ -19,19 +19,24 @@ from collections.abc import Iterator
 
 from validator.finding import Finding
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.escapes import Holders, Index
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP557", "sampler-unused", "error", "1.0", tokens=("Sampler",), solves=True)
 
 _TELLING = frozenset({"set_epoch", "state_dict", "load_state_dict"})
+_SAME = frozenset({"phi", "mut", "param", "attr", "free"})  # what holds the sampler itself, not what is made of it
 
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     dealing = [name for name, row in queries.flow.models.calls.items() if row.shares and _is_made(row.result)]
+    index = Index(queries.flow)
     for place in queries.calls(*dealing):
-        if not _is_used(queries, place, set()):
+        if place.unit.code.kind != "module" and not _is_used(
+            place, Holders(queries.flow, index, place.unit, place.number)
+        ):
             yield RULE.finding(
                 place.unit.path,
                 place.at,
@@ -45,33 +50,14 @@ def _is_made(result: object) -> bool:
     return isinstance(result, str) and result.startswith("made:")
 
 
-def _is_used(queries: Queries, place: Place, seen: set[tuple[object, int]]) -> bool:
-    """Whether anything but a call that tells it its epoch uses a value, whatever variable holds it."""
-    if (place.unit, place.number) in seen:
-        return False
-    seen.add((place.unit, place.number))
-    code = place.unit.code
-    if code.kind == "module" or place.number in code.returned or _is_enclosed(queries, place):
-        return True  # others may use what a file, or a function around them, holds
-    return any(_uses(queries, user, place, seen) for user in place.taken_by)
-
-
-def _is_enclosed(queries: Queries, place: Place) -> bool:
-    """Whether an inner function reads a variable that holds a value."""
-    names = {name for name, values in place.unit.code.definitions.items() if place.number in values}
-    inner = queries.flow.mentions.inner(place.unit)
-    return any(value.op == "free" and value.data[1] in names for unit in inner for value in unit.code.values)
-
-
-def _uses(queries: Queries, user: Place, place: Place, seen: set[tuple[object, int]]) -> bool:
-    op = user.value.op
-    if op in ("phi", "mut"):
-        return _is_used(queries, user, seen)
-    if op == "attr":
-        return user.value.data not in _TELLING
-    if op == "store_attr" and user.value.args[1] == place.number:
-        return any(_is_used(queries, read, seen) for read in queries.attributes(user.value.data))
-    return not (op == "call" and user.method == "isinstance") and op not in ("compare", "unary")
+def _is_used(made: Place, holders: Holders) -> bool:
+    """Whether anything but a call that tells it its epoch may use a sampler, whatever variable holds it."""
+    if holders.escapes or holders.gathered or holders.given or made.number in made.unit.code.returned:
+        return True
+    others = [held for held in holders.held if held != (made.unit, made.number)]
+    return any(name not in _TELLING for _, _, name in holders.called) or any(
+        number in unit.code.returned or unit.code.values[number].op not in _SAME for unit, number in others
+    )
 
 
 INCORRECT = [
