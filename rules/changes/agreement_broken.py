@@ -5,7 +5,9 @@ What it does
     round, in a function that still multiplies or divides by the number of ranks as it did; a collective that gave its
     result to all ranks and gives it to one now, where all of them read it; a test of a remainder
     (`(step + 1) % every`) that no longer comes true in the same rounds as another one of the file, as it did before;
-    and a wait for transfers, or a barrier, that was moved behind statements that use what is transferred, or files.
+    a wait for transfers, or a barrier, that was moved behind statements that use what is transferred, or files; a
+    barrier that was moved before what some ranks do for all; and what reads a variable before the collective of which
+    it read the result.
 
 Why is this bad
     A loss that is too large by the number of ranks, ranks that decide by different numbers, gradients that are reduced
@@ -19,7 +21,10 @@ from collections.abc import Iterator
 from rules.changes.effect_dropped import short
 from validator.drift.agreements import Agreements
 from validator.drift.change import Change
+from validator.drift.orders import Orders
+from validator.facts.model import At
 from validator.finding import Finding
+from validator.flow.program import Unit
 from validator.rule import Rule
 
 RULE = Rule("MP912", "agreement-broken", "warning", stable_since="0.3.0")
@@ -28,13 +33,15 @@ RULE = Rule("MP912", "agreement-broken", "warning", stable_since="0.3.0")
 def check_change(change: Change) -> Iterator[Finding]:
     for row in change.analysis(Agreements).broken:
         unit = row.pair.new
-        yield RULE.finding(
-            unit.path,
-            unit.module.source_text.at(row.at),
-            row.text,
-            help=f"before: `{short(row.before)}`",
-            context=f"{unit.qualname}:{short(row.before)}",
-        )
+        yield _finding(unit, unit.module.source_text.at(row.at), row.text, row.before)
+    for turned in change.analysis(Orders).turned:
+        yield _finding(turned.pair.new, turned.at, turned.text, turned.before)
+
+
+def _finding(unit: Unit, at: At, text: str, before: str) -> Finding:
+    return RULE.finding(
+        unit.path, at, text, help=f"before: `{short(before)}`", context=f"{unit.qualname}:{short(before)}"
+    )
 
 
 INCORRECT = (
@@ -124,9 +131,88 @@ def publish(state, path):
     dist.barrier()
     return torch.load(path)
 """,
+    """# before: rl/collect.py
+import torch.distributed as dist
+
+
+class Collector:
+    def count(self, steps, world_size):
+        if world_size > 1:
+            steps = self._summed(steps)
+        self.total += steps
+        return steps
+
+    def _summed(self, value):
+        dist.all_reduce(value)
+        return value
+
+    def prepare(self):
+        if dist.get_rank() == 0:
+            self.download()
+        if dist.is_initialized():
+            dist.barrier()
+
+
+def forward(hidden, inputs, parts):
+    if parts > 1:
+        dist.all_reduce(hidden)
+    return hidden + inputs
+# file: rl/collect.py
+import torch.distributed as dist
+
+
+class Collector:
+    def count(self, steps, world_size):
+        self.total += steps  # error: MP912
+        if world_size > 1:
+            steps = self._summed(steps)
+        return steps
+
+    def _summed(self, value):
+        dist.all_reduce(value)
+        return value
+
+    def prepare(self):
+        if dist.is_initialized():
+            dist.barrier()  # error: MP912
+        if dist.get_rank() == 0:
+            self.download()
+
+
+def forward(hidden, inputs, parts):
+    hidden = hidden + inputs  # error: MP912
+    if parts > 1:
+        dist.all_reduce(hidden)
+    return hidden
+""",
 )
 
 CORRECT = (
+    # what is read before a collective has nothing to do with it; the barrier stands between others as before
+    """# before: rl/collect.py
+import torch.distributed as dist
+
+
+def count(steps, rows):
+    dist.all_reduce(steps)
+    size = len(rows) * 2
+    if dist.get_rank() == 0:
+        print(size)
+    dist.barrier()
+    return steps / size
+# file: rl/collect.py
+import torch.distributed as dist
+
+
+def count(steps, rows):
+    size = len(rows) * 2
+    dist.all_reduce(steps)
+    dist.barrier()
+    if dist.get_rank() == 0:
+        print(size)
+    dist.barrier()
+    return steps / size
+""",
     # what comes between has nothing to do with what is transferred
     """# before: rl/sync.py
 import torch.distributed as dist

@@ -15,13 +15,10 @@ from validator.domains.axes import of_parallelism
 from validator.drift.change import Change, Pair
 from validator.drift.statements.differences import Edit, Statement, in_head, node_of
 from validator.drift.statements.drops import Drops, differences
-from validator.drift.statements.named_effects import table, tables
-from validator.drift.statements.surroundings import called, condition, is_about_ranks, last_name, names_called
+from validator.drift.statements.named_effects import tables
+from validator.drift.statements.surroundings import called, condition, is_about_ranks, last_name
 
 _SUMS = frozenset({"SUM", "sum"})
-_FILES = frozenset({"open", "load", "exists", "isfile", "isdir", "listdir", "glob", "rename", "move", "copy"})
-_STARTING = frozenset({"isend", "irecv", "batch_isend_irecv"})
-_ASIDE = frozenset({"group", "src", "dst", "op", "async_op", "process_group"})  # arguments that are not transferred
 _MEANS = frozenset({"AVG", "avg", "mean"})
 
 
@@ -51,13 +48,12 @@ class Agreements:
     @cached_property
     def broken(self) -> list[Apart]:
         found: list[Apart] = []
-        for pair, old, new, edits in self.change.analysis(Drops).small:
+        for pair, _, new, edits in self.change.analysis(Drops).small:
             for edit in edits:
                 if edit.old is not None and edit.new is not None:
                     found += _rescaled(pair, edit)
                     found += _for_one(pair, edit, new)
                     found += self._out_of_turn(pair, edit)
-            found += _late(pair, old, new, edits)
         return found
 
     def _out_of_turn(self, pair: Pair, edit: Edit) -> Iterator[Apart]:
@@ -117,52 +113,6 @@ def _rescaled(pair: Pair, edit: Edit) -> Iterator[Apart]:
                 edit.old.text,
                 f"`{now}` stands for `{was}`, while the number of ranks is still reckoned with: `{_cut(left[0])}`",
             )
-
-
-def _late(pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Apart]:
-    """A wait for transfers that came before statements which use what is transferred, and comes behind them now; a
-    barrier, likewise, before statements that read or write files."""
-    gone = {each.old.text for each in edits if each.old is not None and each.new is None}
-    for statement in (each.new for each in edits if each.new is not None and each.old is None):
-        before, after = ([each.text for each in side] for side in (old, new))
-        if statement.text not in gone or before.count(statement.text) != 1 or after.count(statement.text) != 1:
-            continue
-        waits = names_called(statement.node) & frozenset(table()["waiting"])
-        was, now = before.index(statement.text), after.index(statement.text)
-        behind = frozenset(before[was + 1 :]) - frozenset(before[:was])
-        passed = [each for each in new[:now] if each.text in behind]
-        handed = _handed_over(new[: now + 1])
-        files = frozenset({*table()["writing"], *_FILES})
-        for each in passed if waits else ():
-            uses = _named_in(each.node) & handed if "barrier" not in waits else names_called(each.node) & files
-            if uses:
-                text = (
-                    f"this waits only behind line {each.node.lineno}, `{_cut(each.text)}`, which came after it before"
-                )
-                yield Apart(pair, statement.node, statement.text, text)
-                break
-
-
-def _named_in(node: ast.stmt) -> frozenset[str]:
-    """The variables and attributes of which a statement speaks on its own lines."""
-    return frozenset(
-        ast.unparse(each)
-        for each in in_head(node)
-        if isinstance(each, ast.Attribute) or isinstance(each, ast.Name) and each.id != "self"
-    )
-
-
-def _handed_over(statements: list[Statement]) -> frozenset[str]:
-    """What the transfers work on that some statements start without waiting."""
-    found: set[str] = set()
-    for statement in statements:
-        for call in (each for each in in_head(statement.node) if isinstance(each, ast.Call)):
-            starts = any(keyword.arg == "async_op" for keyword in call.keywords) or last_name(call.func) in _STARTING
-            given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg not in _ASIDE)]
-            for each in (node for part in given for node in ast.walk(part)) if starts else ():
-                if isinstance(each, ast.Attribute) or isinstance(each, ast.Name) and each.id != "self":
-                    found.add(ast.unparse(each))
-    return frozenset(found)
 
 
 def _operation(node: ast.expr) -> str:

@@ -587,13 +587,13 @@ class Evaluation(Walk):
 
     def environment(self, name: object, default: Val | None = None) -> Val:
         """What an environment variable holds: a text, or what is taken where it is not set."""
-        if isinstance(name, str) and name in self.models.ranks["environment"]:
+        if isinstance(name, str) and (name in self.models.ranks["environment"] or name.endswith("_RANK")):
             local = "LOCAL" in name
             node = "NODE" in name or name == "GROUP_RANK"
             among = "" if node else "node" if local else "job"
-            return Val(
-                frozenset({("environment", name, among)}), rank({"local"} if local else {"node"} if node else WHOLE)
-            )
+            axes = frozenset({"local"} if local else {"node"} if node else WHOLE)
+            sure = name in self.models.ranks["environment"]  # else what a launcher that nobody knows says
+            return Val(frozenset({("environment", name, among)}), rank(axes, sure))
         if isinstance(name, str) and name in self.models.ranks["sizes"]:
             return obj("size", group_of(WHOLE))
         return STRING if default is None else join2(STRING, default)

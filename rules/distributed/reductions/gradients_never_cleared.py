@@ -31,6 +31,7 @@ from validator.rule import Rule
 RULE = Rule("MP594", "gradients-never-cleared", "error", "0.5.0", tokens=("backward",), solves=True)
 
 _NAMES = ("opt", "optim", "optimizer")
+_NO_OPTIMIZERS = frozenset({"torch.optim.lr_scheduler", "torch.optim.swa_utils"})  # their steps are others
 _CLEAR_THEMSELVES = ("colossalai", "hivemind")  # some optimizers of theirs, in `step`
 
 
@@ -66,7 +67,10 @@ def _optimizer(step: Place, itself: bool) -> Place | None:
         return None
     made = optimizer.origin
     called = made.operand(0).val.each if made.value.op == "call" else ()
-    if called and all(o[0] == "ext" and str(o[1]).startswith("torch.optim.") for o in called):
+    owners = [str(o[1]).rpartition(".")[0] if o[0] == "ext" else "" for o in called]
+    if any(owner in _NO_OPTIMIZERS for owner in owners):
+        return None
+    if owners and all(owner.startswith("torch.optim") for owner in owners):
         return optimizer
     if itself:
         return None
@@ -276,6 +280,15 @@ def train(model, loader, criterion):
         if step % 4 == 3:
             optimizer.step()
             optimizer.zero_grad()
+
+def scheduled(model, loader, criterion):
+    optimizer = torch.optim.AdamW(model.parameters())
+    schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [100])
+    for data, label in loader:
+        criterion(model(data), label).backward()
+        optimizer.step()
+        schedule.step()
+        optimizer.zero_grad()
 """,
     """
 import torch

@@ -55,7 +55,8 @@ class Drops:
         for pair in self.change.pairs:
             if not is_test(pair.new.path):
                 old, new = statements(pair.old), statements(pair.new)
-                same = similarity(old, new) >= _SAME or len(old) < 4 and bool(old and new)
+                moved = sorted(each.text for each in old) == sorted(each.text for each in new)
+                same = similarity(old, new) >= _SAME or moved or len(old) < 4 and bool(old and new)
                 found.append((pair, old, new, same))
         return found
 

@@ -47,6 +47,17 @@ def collective() -> frozenset[str]:
     return frozenset(name for name, more in count.items() if more > 0)
 
 
+def sounds_collective(name: str) -> bool:
+    """Whether the name of a function that nobody knows says that ranks meet in it: `allreduce_data`."""
+    squeezed = name.replace("_", "").lower()
+    return any(each in squeezed for each in _among_all())
+
+
+@cache
+def _among_all() -> frozenset[str]:
+    return frozenset(name.replace("_", "") for name in of_torch() if name.startswith(("all_", "reduce_scatter")))
+
+
 @cache
 def filling() -> frozenset[str]:
     """The last names of the collectives of torch that fill a list or tensor which they are given."""

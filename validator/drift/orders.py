@@ -1,0 +1,235 @@
+"""The order of what a function does and the moments at which its ranks meet, and where a change turned it round.
+
+What ranks share comes after a collective, what one rank prepares for the others before a barrier. A statement that a
+change moves to the other side still runs, and works on what one rank alone has.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.drift.change import Change, Pair, Side
+from validator.drift.statements.differences import Edit, Statement, in_head
+from validator.drift.statements.drops import Drops
+from validator.drift.statements.named_effects import collective, sounds_collective, table
+from validator.drift.statements.surroundings import condition, is_about_ranks, last_name, names_called
+from validator.facts.model import At
+from validator.flow.program import Unit
+from validator.flow.queries.base import Place, numbers_of
+
+_FILES = frozenset({"open", "load", "exists", "isfile", "isdir", "listdir", "glob", "rename", "move", "copy"})
+_STARTING = frozenset({"isend", "irecv", "batch_isend_irecv"})
+_ASIDE = frozenset({"group", "src", "dst", "op", "async_op", "process_group"})  # arguments that are not transferred
+_USES = ("binary", "compare", "item", "store_item", "store_attr")
+
+
+class Turned(NamedTuple):
+    """A place that comes on the other side of a meeting of ranks than before the change. `text`: in words."""
+
+    pair: Pair
+    at: At
+    before: str
+    text: str
+
+
+class Orders:
+    """The places of a change whose order was turned round."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+
+    @cached_property
+    def turned(self) -> list[Turned]:
+        found: list[Turned] = []
+        for pair, old, new, edits in self.change.analysis(Drops).small:
+            for each in _moved(old, new, edits):
+                found += _late(pair, each)
+                found += _early(pair, each)
+            if {each.at[0] for each in found if each.pair == pair}.isdisjoint(_lines(edits)):
+                found += self._unmet(pair, edits)
+        return found
+
+    def _unmet(self, pair: Pair, edits: list[Edit]) -> Iterator[Turned]:
+        """What reads a variable before the collective that it came behind."""
+        read = frozenset[str]().union(*(_names(each.old.node) for each in edits if each.old is not None))
+        if not read & _reassigned(pair.old):
+            return  # what the edited statements read is asked first: to follow a whole function takes its time
+        before, after = (_readings(Place(side.flow, unit, 0), read) for side, unit in self._sides(pair))
+        for key, use in before.items():
+            now = after.get(key)
+            if now is None or not use.met or now.met:
+                continue
+            names = sorted(use.met & _meetings(Place(self.change.after.flow, pair.new, 0), key[1]))
+            if names:
+                text = f"`{_cut(key[0])}` reads `{key[1]}` before `{names[0]}`, of which it read the result before"
+                yield Turned(pair, now.place.at, key[0], text)
+
+    def _sides(self, pair: Pair) -> tuple[tuple[Side, Unit], tuple[Side, Unit]]:
+        return (self.change.before, pair.old), (self.change.after, pair.new)
+
+
+class Moved(NamedTuple):
+    """A statement that stands elsewhere in a function now, with all statements of both revisions."""
+
+    statement: Statement
+    old: list[Statement]
+    new: list[Statement]
+    was: int
+    now: int
+
+    def passed_down(self) -> list[Statement]:
+        """What came behind it before the change and comes before it now."""
+        behind = {each.text for each in self.old[self.was + 1 :]} - {each.text for each in self.old[: self.was]}
+        return [each for each in self.new[: self.now] if each.text in behind]
+
+    def passed_up(self) -> list[Statement]:
+        """What came before it before the change and comes behind it now."""
+        ahead = {each.text for each in self.old[: self.was]} - {each.text for each in self.old[self.was + 1 :]}
+        return [each for each in self.new[self.now + 1 :] if each.text in ahead]
+
+
+def _moved(old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Moved]:
+    gone = {each.old.text for each in edits if each.old is not None and each.new is None}
+    before, after = ([each.text for each in side] for side in (old, new))
+    for each in (edit.new for edit in edits if edit.new is not None and edit.old is None):
+        if each.text in gone and before.count(each.text) == 1 and after.count(each.text) == 1:
+            yield Moved(each, old, new, before.index(each.text), after.index(each.text))
+
+
+def _late(pair: Pair, moved: Moved) -> Iterator[Turned]:
+    """A wait for transfers that came before statements which use what is transferred, and comes behind them now; a
+    barrier, likewise, before statements that read or write files."""
+    waits = names_called(moved.statement.node) & frozenset(table()["waiting"])
+    handed = _handed_over(moved.new[: moved.now + 1])
+    files = frozenset({*table()["writing"], *_FILES})
+    for each in moved.passed_down() if waits else ():
+        if (
+            "barrier" not in waits
+            and _named_in(each.node) & handed
+            or ("barrier" in waits and names_called(each.node) & files)
+        ):
+            text = f"this waits only behind line {each.node.lineno}, `{_cut(each.text)}`, which came after it before"
+            yield _turned(pair, moved, text)
+            return
+
+
+def _early(pair: Pair, moved: Moved) -> Iterator[Turned]:
+    """A barrier that came behind what some ranks do for all, and comes before that now."""
+    if not any("barrier" in name or name == "wait_for_everyone" for name in names_called(moved.statement.node)):
+        return
+    waiting = frozenset(table()["waiting"]) | collective()
+    later = [index for index, each in enumerate(moved.new) if index > moved.now and names_called(each.node) & waiting]
+    for each in moved.passed_up():
+        guarded = any((test := condition(head)) is not None and is_about_ranks(test) for head in each.inside)
+        place = next(index for index, other in enumerate(moved.new) if other.node is each.node)
+        if guarded and names_called(each.node) and not any(index > place for index in later):
+            text = (
+                f"this waits before line {each.node.lineno}, `{_cut(each.text)}`, which only some ranks do, not behind"
+            )
+            yield _turned(pair, moved, text)
+            return
+
+
+def _turned(pair: Pair, moved: Moved, text: str) -> Turned:
+    return Turned(pair, pair.new.module.source_text.at(moved.statement.node), moved.statement.text, text)
+
+
+class _Reading(NamedTuple):
+    place: Place
+    met: frozenset[str]  # the collectives that the variable came out of
+
+
+def _readings(unit: Place, names: frozenset[str]) -> dict[tuple[str, str], _Reading]:
+    """What is made of variables, by its text and the variable, where that stands once."""
+    found: dict[tuple[str, str], list[_Reading]] = {}
+    for number in numbers_of(unit.unit, _USES):
+        place = unit.value_at(number)
+        for operand in place.value.args:
+            name = unit.unit.variables.get(operand, "") if operand >= 0 else ""
+            if name in names:
+                found.setdefault((place.text, name), []).append(_Reading(place, _met(unit.value_at(operand), name)))
+    return {key: rows[0] for key, rows in found.items() if len(rows) == 1}
+
+
+def _met(place: Place, name: str) -> frozenset[str]:
+    """The collectives that a variable came out of, on some way to here."""
+    found: set[str] = set()
+    seen, stack = {place.number}, [place]
+    while stack:
+        each = stack.pop()
+        value = each.value
+        call = each.operand(1) if value.op == "mut" else each
+        if call.value.op == "call" and _is_given(call, name) and _is_meeting(call):
+            found.add(call.method)
+        fresh = value.args if value.op == "phi" else value.args[:1] if value.op == "mut" else ()
+        stack += [each.value_at(number) for number in fresh if number not in seen]
+        seen.update(fresh)
+    return frozenset(found)
+
+
+def _meetings(unit: Place, name: str) -> frozenset[str]:
+    """The collectives that a variable is given to, or that it gets its value from."""
+    calls = (unit.value_at(number) for number in numbers_of(unit.unit, ("call",)))
+    return frozenset(call.method for call in calls if _is_given(call, name) and _is_meeting(call))
+
+
+def _is_given(call: Place, name: str) -> bool:
+    """Whether a call is given a variable as what it works on."""
+    variables = call.unit.variables
+    return any(variables.get(number) == name for number in call.value.args[1:2])
+
+
+def _is_meeting(call: Place) -> bool:
+    """Whether a call is a collective, runs one, or has the name of one."""
+    return sounds_collective(call.method) or next(call.reached(), None) is not None
+
+
+def _reassigned(unit: Unit) -> frozenset[str]:
+    """The variables that calls change, or that are given what a call makes of them."""
+    values, variables = unit.code.values, unit.variables
+    found = set()
+    for number in numbers_of(unit, ("call", "mut")):
+        value = values[number]
+        if value.op == "mut":
+            found.add(variables.get(value.args[0], ""))
+        elif (name := variables.get(number)) and name in map(variables.get, value.args[1:]):
+            found.add(name)
+    return frozenset(found) - {"", "self"}
+
+
+def _lines(edits: list[Edit]) -> set[int]:
+    nodes = [each.new.node for each in edits if each.new is not None]
+    return {line for node in nodes for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+
+
+def _names(node: ast.stmt) -> frozenset[str]:
+    return frozenset(each.id for each in in_head(node) if isinstance(each, ast.Name))
+
+
+def _named_in(node: ast.stmt) -> frozenset[str]:
+    """The variables and attributes of which a statement speaks on its own lines."""
+    return frozenset(
+        ast.unparse(each)
+        for each in in_head(node)
+        if isinstance(each, ast.Attribute) or isinstance(each, ast.Name) and each.id != "self"
+    )
+
+
+def _handed_over(statements: list[Statement]) -> frozenset[str]:
+    """What the transfers work on that some statements start without waiting."""
+    found: set[str] = set()
+    for statement in statements:
+        for call in (each for each in in_head(statement.node) if isinstance(each, ast.Call)):
+            starts = any(keyword.arg == "async_op" for keyword in call.keywords) or last_name(call.func) in _STARTING
+            given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg not in _ASIDE)]
+            for each in (node for part in given for node in ast.walk(part)) if starts else ():
+                if isinstance(each, ast.Attribute) or isinstance(each, ast.Name) and each.id != "self":
+                    found.add(ast.unparse(each))
+    return frozenset(found)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else f"{text[:59]}…"
