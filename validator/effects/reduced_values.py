@@ -115,19 +115,24 @@ def _made_of(place: Place, single: bool = False) -> Iterator[tuple[Key, bool]]:
             moved = receiver is not None and place.method in place.flow.models.same_methods
             if place.method in _LAYOUT or {"*", "**"} & set(value.data.names):
                 return
-            if moved and receiver is not None:
+            if receiver is not None and (moved or given and all(_is_alike(place.operand(i)) for i in given)):
                 place = receiver
             elif len(given) == 1:
                 place, single = place.operand(given[0]), single or place.method in _NUMBERS
             else:
                 return
         elif value.op == "binary":
-            varying = [i for i in (0, 1) if place.operand(i).val.constant() is None]
+            varying = [i for i in (0, 1) if not _is_alike(place.operand(i))]
             if len(varying) != 1:
                 return
-            place, single = place.operand(varying[0]), single
+            place = place.operand(varying[0])
         else:
             return
+
+
+def _is_alike(place: Place) -> bool:
+    """Whether a value is a constant or a number of ranks."""
+    return place.val.constant() is not None or bool(place.val.of("size"))
 
 
 def reduced(flow: Flow, unit: Unit) -> Reduced:

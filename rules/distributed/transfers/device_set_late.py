@@ -5,7 +5,8 @@ What it does
     before but sets it later, itself or through a function it calls, and a collective comes in between (a new group
     alone makes no communicator before its first collective); with a split backend (`cpu:gloo,cuda:nccl`) also where
     nothing comes in between, unless it sets it at once. Also where no file sets a device, and this one works on the
-    current one (`.cuda()`) without a word of local ranks.
+    current one (`.cuda()`) without a word of local ranks; and a device that is set for each rank where the function
+    has worked on the current one on the way there.
 
 Why is this bad
     NCCL takes the current device when it makes a communicator. All processes of a node then use device 0:
@@ -22,13 +23,14 @@ from collections.abc import Iterator
 
 from validator.effects.divergence import Divergences
 from validator.finding import Finding, Related
+from validator.flow.control import comes_after
 from validator.flow.program import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP535", "device-set-late", "warning", "0.1.0", tokens=("init_process_group",))
+RULE = Rule("MP535", "device-set-late", "warning", "0.1.0", tokens=("init_process_group", "set_device"))
 
 # words of whatever may have to do with choosing a device
 _CHOICE = re.compile(
@@ -45,6 +47,38 @@ def check_project(project: Project) -> Iterator[Finding]:
         name = backend.val.constant() if backend is not None else None
         if isinstance(name, str) and "nccl" in name and not _gives_device(init) and not is_aside(init.unit.path):
             yield from _check(queries, init, ":" in name, setting, effectful)
+    for call in queries.named("set_device"):
+        device = call.argument("device", 0)
+        if device is not None and device.varies("rank") and not is_aside(call.unit.path):
+            yield from _worked_before(call, setting)
+
+
+def _worked_before(setting: Place, others: frozenset[Unit]) -> Iterator[Finding]:
+    """What a function does on the current device, always, before it sets one."""
+    unit = setting.unit
+    for call in _calls(setting):
+        if not comes_after(unit.code, setting.value, setting.number, call.value, call.number):
+            continue
+        if _reaches(call, others):
+            return
+        if _is_on_current(call):
+            yield RULE.finding(
+                unit.path,
+                call.at,
+                f"`{call.text}` is on device 0 in every process{call.where}: the rank sets its own only behind it",
+                help=f"call `{setting.text}` first",
+                related=[Related(unit.path, setting.at[0], f"`{setting.text}` sets the device here")],
+                context=f"{unit.qualname}:{call.text}",
+            )
+            return
+
+
+def _is_on_current(call: Place) -> bool:
+    """Whether a call asks for the current device, or puts something there."""
+    if call.method in ("cuda", "current_device"):
+        return not call.value.data.names
+    device = call.argument("device", 0) if call.method == "to" else call.argument("device")
+    return device is not None and device.val.constant() == "cuda"
 
 
 def _gives_device(init: Place) -> bool:
@@ -182,6 +216,18 @@ def start(local_rank):
     dist.barrier()
     torch.cuda.set_device(local_rank)
 """,
+    """
+import os
+import torch
+import torch.distributed as dist
+
+def main(load):
+    dist.init_process_group("gloo")
+    local_rank = int(os.environ["LOCAL_RANK"])
+    model = load(device_map={"": torch.cuda.current_device()})  # error: MP535
+    torch.cuda.set_device(local_rank)
+    return model
+""",
 ]
 
 CORRECT = [
@@ -230,6 +276,21 @@ def start(local_rank):
     dist.init_process_group("nccl", device_id=torch.device("cuda", local_rank))
     dist.barrier()
     torch.cuda.set_device(local_rank)
+""",
+    """
+import os
+import torch
+import torch.distributed as dist
+
+def main(load, several):
+    local_rank = int(os.environ["LOCAL_RANK"])
+    device = torch.device("cuda")
+    if several:
+        torch.cuda.set_device(local_rank)
+        dist.init_process_group("gloo")
+    else:
+        print(torch.cuda.current_device())
+    return load(device_map={"": torch.cuda.current_device()}).to(device)
 """,
     # groups are made up over the store: the first collective makes the communicator
     """
