@@ -56,6 +56,7 @@ from validator.flow.values import (
     NONE_OBJ,
     NOT_YET,
     STRING,
+    TOP,
     UNKNOWN,
     Obj,
     Val,
@@ -318,7 +319,8 @@ class Calling:
 
         self._changed_arguments(number, unit, argument, shift)
         self._wrapped_by(number, unit, result.returned, shift)
-        value = instantiated(readers.made_by(result.returned, self.at.unit, number, unit), argument)
+        returned = self._as_passed(unit, result.returned, argument)
+        value = instantiated(readers.made_by(returned, self.at.unit, number, unit), argument)
         if (rebuilt := readers.rebuilt(self.flow, unit)) is not None:
             value = join2(value, readers.taken_apart(argument(rebuilt)))
         if unit.method is not None and unit.method.facts.returns_annotation and is_unknown(value):
@@ -326,6 +328,17 @@ class Calling:
             if objects_of(said):
                 return Val(said.objs, value.v, value.n, value.p, value.state)
         return value
+
+    def _as_passed(self, unit: Unit, back: Val, argument: Callable[[int], Val]) -> Val:
+        """What a unit gives back that only hands on parameters: of one that is passed something known it is that, not
+        whatever the parameter is declared to be."""
+        gone: set[Obj] = set()
+        for position, name in unit.handed_back or ():
+            given = argument(position)
+            if not given.objs or given is NOT_YET or TOP in given.objs:
+                return back
+            gone |= objects_of(self.flow.declared(unit, name))
+        return Val(back.objs - gone, back.v, back.n, back.p, back.state) if gone & back.objs else back
 
     def _changed_arguments(self, number: int, unit: Unit, argument: Callable[[int], Val], shift: int) -> None:
         instruction = self.at.code.values[number]

@@ -220,6 +220,13 @@ class Unit:
         return dict(reversed(list(rows)))
 
     @cached_property
+    def handed_back(self) -> tuple[tuple[int, str], ...] | None:
+        """The parameters that it gives back, by position and name; None where it gives back anything else too."""
+        values = [self.code.values[self.root(number)] for number in self.code.returned]
+        plain = all(value.op == "param" and not (value.data[0] == 0 and self.has_receiver) for value in values)
+        return tuple(dict.fromkeys(value.data for value in values)) if values and plain else None
+
+    @cached_property
     def stored_globals(self) -> dict[int, str]:
         """By value the global variable in which it is stored here."""
         return {self.root(value.args[0]): value.data for value in self.code.values if value.op == "store_global"}

@@ -256,7 +256,22 @@ def _fills(function: Method, call: Call, objects: tuple[str, str]) -> bool:
         return first in objects
     if call.method in REGISTERING and call.receiver == objects[0]:
         return bool(call.args) and call.args[0].kind != "const"
-    return call.target == "setattr" and first in objects and _literal_names(function, call) is None
+    if call.target == "setattr":
+        return first in objects and _literal_names(function, call) is None
+    return any(row.value == objects[0] for row in call.args) and _fills_argument(function, call, objects[0])
+
+
+def _fills_argument(function: Method, call: Call, given: str) -> bool:
+    """Whether a function of the project that is given an object sets members of it by computed names."""
+    filler = function.module.project.lookup(function, call.target)
+    if not isinstance(filler, Method) or filler.cls is not None or filler is function:
+        return False
+    names = [param.name for param in filler.facts.params if param.kind in ("any", "pos", "kw")]
+    for place, row in enumerate(call.args):
+        name = row.keyword or (names[place] if place < len(names) else "")
+        if row.value == given and name in names:
+            return any(_fills(filler, each, (name, name)) for each in filler.facts.calls if each.target != call.target)
+    return False
 
 
 def _literal_names(function: Method, call: Call) -> set[str] | None:
