@@ -8,7 +8,7 @@ What it does
     that excludes one which is read says by that what it means. Where
     code outside of the project adds options, too, reported is only what nothing reads while a name that is nearly the
     same is read, which nothing defines: one of the two was renamed. A note where no script or recipe of the project
-    sets the option.
+    sets the option, and of an option that programs share, one of which reads it.
 
 Why is this bad
     The flag is accepted and does nothing: whoever sets it believes in a configuration that is not the one that
@@ -80,10 +80,17 @@ def check_project(project: Project) -> Iterator[Finding]:
                 seen.add(key)
                 unread.setdefault(option.flags or (option.dest,), []).append((option, parser))
     for rows in unread.values():
-        shared = len(rows) > _MANY  # one shared reader was lost: once is enough
-        for option, parser in rows[:1] if shared else rows:
-            found = _report(option, parser, parsers, read, rows[1:] if shared else [])
-            yield found if _is_given(project, option) else found._replace(severity="note")
+        many = len(rows) > _MANY  # one shared reader was lost: once is enough
+        for option, parser in rows[:1] if many else rows:
+            found = _report(option, parser, parsers, read, rows[1:] if many else [])
+            shared = _is_read_elsewhere(option, parsers, read)
+            yield found._replace(severity="note") if shared or not _is_given(project, option) else found
+
+
+def _is_read_elsewhere(option: Option, parsers: list[Parser], read: set[tuple[Parser, str]]) -> bool:
+    """Whether an option stands in a function that several programs share, of which one reads it."""
+    users = (parser for parser in parsers if (parser, option.dest) in read)
+    return any((each.path, each.at) == (option.path, option.at) for parser in users for each in parser.options)
 
 
 def _is_given(project: Project, option: Option) -> bool:

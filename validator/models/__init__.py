@@ -158,6 +158,7 @@ class Row(NamedTuple):
     rank_of: tuple[str, int] | None = None  # a rank in the group that this parameter names
     arg_state: tuple[str, int, str] | None = None  # a collective only where this argument is placed so
     likely: bool = False  # known by its name, or a collective in some of a library's settings: an error asks for more
+    groupless: bool = False  # works in one process, too, where nobody has set up a process group
     whole_if: tuple[str, int, str] | None = None  # holds shards, if this argument does not have a true attribute
     spread: tuple[str, int] | None = None  # for certain a collective only where this argument is known to be sharded
     draws: str = ""

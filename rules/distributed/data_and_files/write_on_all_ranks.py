@@ -26,7 +26,7 @@ from validator.domains.spmd import only
 from validator.effects.divergence import Divergences
 from validator.effects.files import Files
 from validator.finding import Finding, Related
-from validator.flow.program import Unit
+from validator.flow.program import Operation, Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Project
@@ -145,16 +145,30 @@ def _by_all(unit: Unit, queries: Queries) -> Place | None:
     places = [Place(queries.flow, unit, number) for number, site in sites if site.operations or site.targets]
     calls = [place for place in places if not only(place.under, "rank", "member")]
     own = (place for place in calls if any(o.name not in _OF_ONE for o in place.operations))
-    below = (place for place in calls if place.value.op == "call" and _meets(place))
-    return next(own, None) or next(below, None)
+    below = (place for place in calls if place.value.op == "call" and any(_met(place)))
+    found = next(own, None) or next(below, None)
+    if found is not None and all(o.row.groupless for o in (*found.operations, *_met(found))):
+        return found if _has_ranks(unit, queries) else None
+    return found
 
 
-def _meets(call: Place) -> bool:
-    """Whether a call runs a collective that is under no test of the rank."""
-    return any(
-        operation.sure and operation.name not in _OF_ONE and not only(place.under, "rank", "member")
-        for operation, place in call.reached()
-    )
+def _met(call: Place) -> Iterator[Operation]:
+    """The collectives that a call runs under no test of the rank."""
+    for operation, place in call.reached():
+        if operation.sure and operation.name not in _OF_ONE and not only(place.under, "rank", "member"):
+            yield operation
+
+
+def _has_ranks(unit: Unit, queries: Queries) -> bool:
+    """Whether the programs that come to a unit have several processes, as far as is known: they set up a process
+    group, or issue a collective that does not do without one. A unit that nobody calls may run anywhere."""
+    callers = queries.reaching([unit])
+    if callers == {unit}:
+        return True
+    run = queries.reached(callers)
+    set_up = {call.unit for call in queries.calls(*queries.flow.models.ranks["setup"])}
+    sites = (site for each in run for site in queries.flow.result(each).sites.values())
+    return not set_up.isdisjoint(run) or any(not o.row.groupless for site in sites for o in site.operations)
 
 
 def _excused(place: Place) -> bool:
@@ -285,6 +299,19 @@ def save(metrics, path):
     """
 def save(tokenizer, path):
     tokenizer.save_pretrained(path)
+""",
+    # a program of one process: checkpoints are loaded there without a process group
+    """
+import sys
+import torch
+import torch.distributed.checkpoint as dcp
+
+def convert(state, path):
+    dcp.load(state, checkpoint_id=path)
+    torch.save(state, "converted.pt")
+
+if __name__ == "__main__":
+    convert({}, sys.argv[1])
 """,
     """
 import os
