@@ -133,6 +133,80 @@ def shard(config):
     index = dist.get_rank() // config.num_replicate  # error: MP913
     return f"{index} of {config.num_shard}"
 """,
+    # another number of ranks by which a rank is divided; a factor in brackets
+    """# before: nodes.py
+import torch.distributed as dist
+
+
+def node_of(size):
+    nodes = dist.get_world_size() // size
+    node = dist.get_rank() // size
+    return node, nodes
+
+
+def scaled(loss, tokens):
+    final = loss * (dist.get_world_size() / tokens)
+    return final
+# file: nodes.py
+import torch.distributed as dist
+
+
+def node_of(size):
+    nodes = dist.get_world_size() // size
+    node = dist.get_rank() // nodes  # error: MP913
+    return node, nodes
+
+
+def scaled(loss, tokens):
+    final = loss / tokens  # error: MP913
+    return final
+""",
+    # a call that changes what each rank has, by a variable that tells the rank
+    """# before: train.py
+import torch.distributed as dist
+
+
+class Average:
+    def __init__(self, model):
+        self.model = model
+        self.shadow = [p.clone() for p in model.parameters()]
+
+    def update(self):
+        for mine, new in zip(self.shadow, self.model.parameters()):
+            mine.mul_(0.9).add_(new, alpha=0.1)
+
+
+def train(model, batches, every):
+    average = Average(model)
+    for number, batch in enumerate(batches):
+        model(batch).backward()
+        due = number % every == 0
+        if due:
+            average.update()
+    return average
+# file: train.py
+import torch.distributed as dist
+
+
+class Average:
+    def __init__(self, model):
+        self.model = model
+        self.shadow = [p.clone() for p in model.parameters()]
+
+    def update(self):
+        for mine, new in zip(self.shadow, self.model.parameters()):
+            mine.mul_(0.9).add_(new, alpha=0.1)
+
+
+def train(model, batches, every):
+    average = Average(model)
+    for number, batch in enumerate(batches):
+        model(batch).backward()
+        due = number % every == 0 and dist.get_rank() == 0
+        if due:
+            average.update()  # error: MP913
+    return average
+""",
     # an order that all ranks shared, a number that one rank told the others
     """# before: shards.py
 import random
@@ -254,6 +328,32 @@ def agreed(path, names):
 )
 
 CORRECT = (
+    # what divides bears another name; a product is bracketed in another way
+    """# before: nodes.py
+import torch.distributed as dist
+
+
+def node_of(size):
+    node = dist.get_rank() // size
+    return node
+
+
+def scaled(loss, tokens):
+    final = loss * (dist.get_world_size() / tokens)
+    return final
+# file: nodes.py
+import torch.distributed as dist
+
+
+def node_of(per_node):
+    node = dist.get_rank() // per_node
+    return node
+
+
+def scaled(loss, tokens):
+    final = loss * dist.get_world_size() / tokens
+    return final
+""",
     # drawn by each rank before and now; the same on all ranks as before
     """# before: noise.py
 import random

@@ -13,16 +13,16 @@ from functools import cache, cached_property
 from typing import NamedTuple
 
 from validator.domains.axes import LOCAL, NODE, SOME, WHOLE, Axes
-from validator.domains.spmd import UNIFORM, varying
+from validator.domains.spmd import UNIFORM, Causes, only, varying
 from validator.drift.change import Change, Pair, Side
 from validator.drift.statements.differences import Edit, Statement, in_head
 from validator.drift.statements.drops import Drops
 from validator.drift.statements.intention import Intention
-from validator.drift.statements.named_effects import collective
-from validator.drift.statements.surroundings import called_names, last_name
+from validator.drift.statements.named_effects import collective, table
+from validator.drift.statements.surroundings import called_names, condition, is_about_ranks, last_name
 from validator.effects.files import Files
 from validator.flow.program import Unit
-from validator.flow.queries.base import Place, spanned
+from validator.flow.queries.base import Place, numbers_of, spanned
 from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.random_draws import drawn_apart, draws, rows_of
 from validator.flow.queries.rank_shares import axes_of_rank
@@ -71,6 +71,7 @@ class RankFacts:
         for pair, old, new, edits in self.change.analysis(Drops).small:
             if 0 < len(edits) <= _FEW and not is_test(pair.new.path):
                 found += self._of_pair(pair, old, new, edits)
+                found += self._of_some(pair, new, edits)
         came = {(fact.kind, fact.said) for fact in self._came} if any(each.new is None for each in found) else set()
         return [each for each in found if each.new is not None or (each.old.kind, each.old.said) not in came]
 
@@ -96,8 +97,26 @@ class RankFacts:
                 if other is None:
                     if fact.kind in _LOST and not _is_called_still(pair, fact):
                         yield Differing(pair, fact, None, _next_line(old, new, edit))
-                elif fact.said != other.said and other.said != _ALIKE:
+                elif fact.said != other.said and other.said != _ALIKE and not _is_renamed(pair, fact, other):
                     yield Differing(pair, fact, other, other.place.at[0])
+
+    def _of_some(self, pair: Pair, new: list[Statement], edits: list[Edit]) -> Iterator[Differing]:
+        """The calls that change what each rank has, and that a condition now leaves to some ranks which is made of a
+        test of the rank elsewhere; one that tests it right here says so itself."""
+        if not any(_speaks_of_ranks(edit.new) for edit in edits if edit.new is not None):
+            return
+        before, after = (
+            _alone(side, unit) for side, unit in ((self.change.before, pair.old), (self.change.after, pair.new))
+        )
+        for text, place in after.items():
+            statement = next((each for each in new if each.node.lineno == place.at[0]), None)
+            was = before.get(text)
+            if was is None or statement is None or any(map(_asks_for_rank, statement.inside)):
+                continue
+            if _ranks_around(place) and not _ranks_around(was) and _changes_state(place):
+                old = Fact("reach", text, "all", f"all ranks made the call `{text}`", was)
+                some = Fact("reach", text, "some", "only some ranks make it", place)
+                yield Differing(pair, old, some, place.at[0])
 
     def _may_tell(self, statement: Statement, pair: Pair) -> bool:
         """Whether a statement scales something, or calls what a library or the project has, or gives back what may have
@@ -233,21 +252,34 @@ def _group_hint(place: Place, row: object) -> str:
 
 
 def _of_scale(place: Place, names: dict[int, str]) -> Iterator[Fact]:
-    for mine, other in ((1, 0), (0, 1)) if place.value.data == "Mult" else ((1, 0),):
-        counts = [o for o in place.operand(mine).val.each if o[0] == "size"]
-        if len(counts) != 1 or len(place.operand(mine).val.objs) != 1:
-            continue
-        scaled = place.operand(other)
-        axes, _ = spanned(counts[0][1], "")
-        if scaled.val.of("size"):
-            continue
-        thing = names.get(place.number) or scaled.hint
-        word = _SCALING[place.value.data]
-        text = f"`{scaled.text}` is {word} by the number of {'all ranks' if axes == WHOLE else among(axes)}"
-        yield Fact("scale", (word, thing), axes, text, place, bool(thing))
+    """By which numbers of ranks a product or quotient multiplies or divides, however it is bracketed."""
+    if any(user.value.op == "binary" and user.value.data in _SCALING for user in place.users):
+        return  # a part of a larger one
+    factors = list(_factors(place, False))
+    counts = [(leaf, inverse) for leaf, inverse in factors if leaf.val.of("size") and len(leaf.val.objs) == 1]
+    rest = [leaf for leaf, _ in factors if not leaf.val.of("size")]
+    if len(counts) != 1 or not rest or any(axes_of_rank(leaf) != SOME for leaf in rest):
+        return
+    (count, inverse), scaled = counts[0], rest[0]
+    axes, _ = spanned(next(iter(count.val.of("size")))[1], "")
+    thing = names.get(place.number) or scaled.hint
+    word = "divided" if inverse else "multiplied"
+    text = f"`{scaled.text}` is {word} by the number of {'all ranks' if axes == WHOLE else among(axes)}"
+    yield Fact("scale", (word, thing), axes, text, place, bool(thing))
+
+
+def _factors(place: Place, inverse: bool) -> Iterator[tuple[Place, bool]]:
+    """The factors of a product, and whether each divides."""
+    for index in (0, 1):
+        part, under = place.operand(index), inverse != (index == 1 and place.value.data != "Mult")
+        if part.value.op == "binary" and part.value.data in _SCALING:
+            yield from _factors(part, under)
+        else:
+            yield part, under
 
 
 def _of_position(place: Place, names: dict[int, str]) -> Iterator[Fact]:
+    divisor = place.operand(1)
     axes = axes_of_rank(place.operand(0))
     shifted = place.operand(0).root
     is_shifted = place.value.data == "Mod" and shifted.value.op == "binary" and shifted.value.data in _SIDES
@@ -256,8 +288,8 @@ def _of_position(place: Place, names: dict[int, str]) -> Iterator[Fact]:
         yield Fact("neighbour", shifted.operand(1).text, side, f"`{place.text}` is a rank {side} this one", place)
     if axes != SOME and (thing := names.get(place.number, "")):
         word = _POSITIONS[place.value.data]
-        text = f"`{thing}` is the {word} of a rank by `{place.operand(1).text}`"
-        yield Fact("position", thing, (axes, word), text, place)
+        text = f"`{thing}` is the {word} of a rank by `{divisor.text}`"
+        yield Fact("position", thing, (axes, word, _called(divisor)), text, place)
 
 
 @cache
@@ -271,6 +303,56 @@ def _is_called_still(pair: Pair, fact: Fact) -> bool:
         return False
     before, after = (called_names(unit)[fact.place.method] for unit in pair)
     return after >= before
+
+
+def _speaks_of_ranks(statement: Statement) -> bool:
+    return any(isinstance(node, ast.expr) and is_about_ranks(node) for node in in_head(statement.node))
+
+
+def _asks_for_rank(head: str) -> bool:
+    test = condition(head)
+    return test is not None and is_about_ranks(test)
+
+
+def _alone(side: Side, unit: Unit) -> dict[str, Place]:
+    """The calls of a unit whose results nobody takes, by their text, where that stands once."""
+    found: dict[str, list[Place]] = {}
+    for number in numbers_of(unit, ("call",)):
+        place = Place(side.flow, unit, number)
+        if all(user.value.op == "mut" for user in place.users):
+            found.setdefault(place.text, []).append(place)
+    return {text: places[0] for text, places in found.items() if len(places) == 1}
+
+
+def _ranks_around(place: Place) -> Causes:
+    return only(place.around(), "rank", "member")
+
+
+def _changes_state(call: Place) -> bool:
+    """Whether a method changes its object, or tensors in place, and neither writes files nor tells people anything."""
+    site = call.result.sites.get(call.number)
+    units = [target.unit for target in site.targets] if site is not None else []
+    names = {str(name) for unit in units for name in called_names(unit)}
+    stores = any(value.op == "store_attr" for unit in units for value in unit.code.values)
+    in_place = any(name.endswith("_") and not name.startswith("_") for name in names)
+    return (stores or in_place) and names.isdisjoint({*table()["writing"], "print", "info", "log", "write"})
+
+
+def _is_renamed(pair: Pair, old: Fact, new: Fact) -> bool:
+    """Whether two positions only divide by what bears another name now."""
+    if old.kind != "position" or old.said[:2] != new.said[:2]:  # type: ignore[index]
+        return False
+    was, now = _called(old.place.operand(1)), _called(new.place.operand(1))
+    return not (_knows(pair.new, was) and _knows(pair.old, now))
+
+
+def _called(place: Place) -> str:
+    """The variable, attribute or parameter that a value stands for."""
+    return place.hint or place.unit.variables.get(place.root.number, "")
+
+
+def _knows(unit: Unit, name: str) -> bool:
+    return name in unit.named or name in unit.code.definitions
 
 
 def _holds(statement: Statement | None, place: Place) -> bool:

@@ -32,6 +32,7 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   certain only where it is known to be sharded.
 - `whole_if = [parameter, position, attribute]`: the result holds the shards of each rank, or, where that attribute of
   the argument is true, whole tensors.
+- `groupless = true`: a collective that one process may call, too, where nobody has set up a group.
 - `likely = true`: a collective by a name that hardly anything else has, or in most settings of the library: no error.
 - `ring = true`: attention goes round a ring of ranks afterwards, each with a part of the sequence.
 - `result = "drawn"`: random numbers, from the generator passed as `generator`, the receiver, or the library's own,
@@ -105,8 +106,8 @@ cast it (`casts`: to which type), that take sizes (`shaped`), whose result is as
 what the tensor holds (`counting`); of those that work in place (`add_`) which leave nothing of what was there
 (`overwriting`), draw it (`drawing`), or change no number (`marking`); which ask whether numbers overflowed (`testing`);
 `views`: those whose result shares the memory of the receiver; `dtypes`.
-`[ranks]`: attributes, methods, names, environment variables that tell a process who it is. `[likely]`: names of
-parameters that mostly carry data of each rank's own: they rank candidates and are never certain.
+`[ranks]`: attributes, methods, names, environment variables that tell a process who it is, and calls that set it up.
+`[likely]`: names of parameters that mostly carry data of each rank's own: they rank candidates and are never certain.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ _RECURSION_LIMIT = 6_000  # a generated file may chain thousands of `+`; deeper 
 
 # Families whose findings say that something fails or goes wrong when it is run; MP205 says so of a whole file.
 _BY_USE = frozenset({"MP1", "MP2", "MP3", "MP4", "MP5", "MP6", "MP7"})
-_BY_ITSELF = frozenset({"MP205"})
+_BY_ITSELF = frozenset({"MP205"})  # of whole files: whether anything uses the line does not matter
 
 
 class Result(NamedTuple):
@@ -455,9 +455,12 @@ def _by_use(findings: list[Finding], project: Project, run: Check, errors: list[
     if not run.whole:
         return findings
     from validator.analysis.usage import Usage
+    from validator.flow.queries.outside_program import is_test
 
     def judged(finding: Finding) -> Finding:
-        if finding.severity == "note" or finding.code[:3] not in _BY_USE or finding.code in _BY_ITSELF:
+        if finding.severity == "note" or finding.code[:3] not in _BY_USE:
+            return finding
+        if finding.code in _BY_ITSELF and not is_test(finding.path):
             return finding
         idle = project.analysis(Usage).idle(finding.path, finding.span.line)
         return (

@@ -12,7 +12,9 @@ _FOLDERS = frozenset({
 _BY_HAND = frozenset({"example", "examples", "script", "scripts", "tool", "tools"})
 _TESTS = frozenset({"test", "tests", "testing", "unit_tests", "functional_tests"})
 
-_FOREIGN = frozenset({"third_party", "thirdparty", "vendor", "vendored", "_vendor", "3rdparty"})
+_FOREIGN = frozenset(
+    {"third_party", "thirdparty", "vendor", "vendored", "_vendor", "3rdparty", "external", "externals"}
+)
 
 
 @cache
