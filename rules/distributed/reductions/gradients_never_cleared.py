@@ -24,14 +24,13 @@ from validator.flow.program import Unit
 from validator.flow.queries.base import Place, Queries, blocks_of
 from validator.flow.queries.cleared_gradients import Gradients, computes
 from validator.flow.queries.escapes import argument_of
+from validator.flow.queries.optimizers import optimizer_of, variable_of
 from validator.flow.queries.outside_program import is_test
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP594", "gradients-never-cleared", "error", "0.5.0", tokens=("backward",), solves=True)
 
-_NAMES = ("opt", "optim", "optimizer")
-_NO_OPTIMIZERS = frozenset({"torch.optim.lr_scheduler", "torch.optim.swa_utils"})  # their steps are others
 _CLEAR_THEMSELVES = ("colossalai", "hivemind")  # some optimizers of theirs, in `step`
 
 
@@ -44,7 +43,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         stepped = [
             (call, optimizer)
             for call in queries.calls_in(unit)
-            if call.method == "step" and (optimizer := _optimizer(call, itself)) is not None
+            if call.method == "step" and (optimizer := optimizer_of(call, itself)) is not None
         ]
         told: set[str] = set()
         for step, optimizer in stepped:
@@ -53,30 +52,6 @@ def check_project(project: Project) -> Iterator[Finding]:
             if name not in told and not gradients.in_hooks and search.is_never_cleared(step, optimizer):
                 told.add(name)
                 yield _finding(step, name)
-
-
-def _optimizer(step: Place, itself: bool) -> Place | None:
-    """The optimizer that takes a step; None where a closure is passed, or it is not known to be one. `itself`: whether
-    some here clear gradients themselves when they do: then only those of torch are asked about."""
-    receiver = step.receiver
-    given = step.value.data.names
-    if receiver is None or given not in ((), (None,)):
-        return None
-    optimizer = step.operand(1) if given else receiver
-    if given and "scaler" not in receiver.hint.lower():
-        return None
-    made = optimizer.origin
-    called = made.operand(0).val.each if made.value.op == "call" else ()
-    owners = [str(o[1]).rpartition(".")[0] if o[0] == "ext" else "" for o in called]
-    if any(owner in _NO_OPTIMIZERS for owner in owners):
-        return None
-    if owners and all(owner.startswith("torch.optim") for owner in owners):
-        return optimizer
-    if itself:
-        return None
-    base = optimizer.operand(0) if optimizer.value.op == "item" else optimizer
-    last = (base.hint or _variable(base)).lower().rstrip("s0123456789").rpartition("_")[2]
-    return optimizer if last.endswith("optimizer") or last in _NAMES else None
 
 
 class _Search:
@@ -193,14 +168,9 @@ def _passed(place: Place, held: Place | None, call: Place) -> Place | None:
     return call._replace(number=number) if number is not None else None
 
 
-def _variable(value: Place) -> str:
-    """The variable that holds a value."""
-    return value.unit.variables.get(value.number, "") or value.unit.variables.get(value.root.number, "")
-
-
 def _name(optimizer: Place) -> str:
     """What the source calls an optimizer."""
-    return (optimizer.value.op not in ("attr", "item") and _variable(optimizer)) or optimizer.text
+    return (optimizer.value.op not in ("attr", "item") and variable_of(optimizer)) or optimizer.text
 
 
 def _finding(step: Place, name: str) -> Finding:

@@ -75,7 +75,9 @@ def _worked_before(setting: Place, others: frozenset[Unit]) -> Iterator[Finding]
 
 def _is_on_current(call: Place) -> bool:
     """Whether a call asks for the current device, or puts something there."""
-    if call.method in ("cuda", "current_device"):
+    if call.method == "current_device":
+        return not call.value.data.names and any(user.value.op != "join" for user in call.taken_by)
+    if call.method == "cuda":
         return not call.value.data.names
     device = call.argument("device", 0) if call.method == "to" else call.argument("device")
     return device is not None and device.val.constant() == "cuda"

@@ -82,6 +82,44 @@ def _in_loop(test: Place, at: Place) -> Rounds | None:
     return None
 
 
+def coincide(one: Place, other: Place, wanted: tuple[bool, bool]) -> bool:
+    """Whether in some round of the loop in which two comparisons stand they come out as `wanted`, whatever the sizes
+    above one that divide each other evenly, and for which the second one comes out so at all; False where one of them
+    cannot be computed."""
+    code = one.unit.code
+    header = code.blocks[one.value.block].loop
+    if header not in code.loops or code.blocks[other.value.block].loop != header:
+        return False
+    for expands in (False, True):
+        try:
+            loops = [_Loop(each, each, code.loops[header], expands) for each in (one, other)]
+            if _coincide(loops[0], loops[1], wanted):
+                return True
+        except _NotComputed:
+            continue
+    return False
+
+
+def _coincide(one: _Loop, other: _Loop, wanted: tuple[bool, bool]) -> bool:
+    one._case(0, [])  # to meet the terms
+    other.terms = one.terms
+    other._case(0, [])
+    terms = list(one.terms)
+    cases = 0
+    for sizes in product(_SIZES[1:], repeat=len(terms)) if 0 < len(terms) <= _MANY else ():
+        one.terms = other.terms = dict(zip(terms, sizes, strict=True))
+        several = one._rounds()
+        if len(several) < 2 or not all(max(a, b) % min(a, b) == 0 for a in sizes for b in sizes):
+            continue
+        found = [(one._case(n, several), other._case(n, several)) for n in range(len(several))]
+        if all(second is not wanted[1] for _, second in found):
+            continue
+        cases += 1
+        if wanted not in found:
+            return False
+    return cases >= _FEW
+
+
 class _Loop:
     """A loop over numbers, with a test in it, or in the function that `at` calls there. `expands`: whether a variable
     from before the loop is what it was made of, not a size of its own."""

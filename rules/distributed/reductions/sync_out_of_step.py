@@ -1,0 +1,183 @@
+"""Gradients that are reduced in other rounds than those in which the optimizer steps.
+
+What it does
+    Computes two tests of the number of one loop in each round, for small sizes: the one by which gradients are reduced
+    or kept (`no_sync`, `require_backward_grad_sync`, `set_requires_gradient_sync`), and the one by which the optimizer
+    steps. Reports where the optimizer steps in a round in which nothing is reduced, whatever the sizes that divide each
+    other evenly.
+
+Why is this bad
+    Each rank steps with gradients of its own: what the last micro-batches added was reduced by nobody. The replicas
+    drift apart, and nothing fails.
+
+References
+    https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html#torch.nn.parallel.DistributedDataParallel.no_sync
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.finding import Finding, Related
+from validator.flow.program import Unit
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.loop_rounds import coincide
+from validator.flow.queries.optimizers import optimizer_of
+from validator.flow.queries.outside_program import is_aside
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule(
+    "MP559", "sync-out-of-step", "warning", "1.0", tokens=("no_sync", "grad_sync", "gradient_sync", "last_backward")
+)
+
+
+class Switch(NamedTuple):
+    """A comparison that decides over something, which happens where it comes out as `holds`."""
+
+    test: Place
+    holds: bool
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries = project.analysis(Queries)
+    for unit in queries.mentioning(*queries.flow.models.likely["accumulating"]):
+        steps = [] if is_aside(unit.path) else list(_steps(queries, unit))
+        for sync in _syncs(queries, unit) if steps else ():
+            step = next((each for each in steps if _is_apart(sync, each)), None)
+            if step is not None:
+                yield _finding(sync, step)
+
+
+def _is_apart(sync: Switch, step: Switch) -> bool:
+    return sync.test != step.test and coincide(sync.test, step.test, (not sync.holds, step.holds))
+
+
+def _steps(queries: Queries, unit: Unit) -> Iterator[Switch]:
+    """What decides in which rounds an optimizer steps."""
+    for call in queries.calls_in(unit):
+        if call.method == "step" and optimizer_of(call) is not None:
+            yield from _deciding(call)
+
+
+def _syncs(queries: Queries, unit: Unit) -> Iterator[Switch]:
+    """What decides in which rounds gradients are reduced: what switches it is given, or a `no_sync` that is skipped."""
+    switches = queries.flow.models.likely["accumulating"]
+    for number, value in enumerate(unit.code.values):
+        place = Place(queries.flow, unit, number)
+        given = place.operand(1) if value.op == "store_attr" and value.data in switches else None
+        if value.op == "call" and place.method in switches:
+            if "no_" in place.method:
+                yield from (Switch(test, not holds) for test, holds in _deciding(place))
+                continue
+            given = place.operand(1) if value.data.names else None
+        if given is None:
+            continue
+        if (switch := _of(given, True)) is not None:
+            yield switch
+        elif isinstance(on := given.val.constant(), bool):
+            yield from (Switch(test, holds is on) for test, holds in _deciding(place))
+
+
+def _deciding(place: Place) -> Iterator[Switch]:
+    """The comparisons by whose outcome a place is reached, in the same loop."""
+    blocks = place.unit.code.blocks
+    for branch, way in place.unit.control.settled(place.value.block):
+        end = blocks[branch].end
+        switch = _of(place.value_at(end[1]), way == end[2])
+        if switch is not None and blocks[branch].loop == blocks[place.value.block].loop:
+            yield switch
+
+
+def _of(place: Place, holds: bool) -> Switch | None:
+    """The comparison that a value is, or that it is the opposite of."""
+    place = place.root
+    while place.value.op == "unary" and place.value.data == "Not":
+        place, holds = place.operand(0).root, not holds
+    return Switch(place, holds) if place.value.op == "compare" else None
+
+
+def _finding(sync: Switch, step: Switch) -> Finding:
+    unit = sync.test.unit
+    stepping, reducing = (f"`{each.test.text}`{'' if each.holds else ' does not hold'}" for each in (step, sync))
+    return RULE.finding(
+        unit.path,
+        sync.test.at,
+        f"the optimizer steps where {stepping}, and gradients are reduced where {reducing}:"
+        f" in other rounds{sync.test.where}",
+        help="decide both by one variable",
+        related=[Related(unit.path, step.test.at[0], "by this the optimizer steps")],
+        context=f"{unit.qualname}:{sync.test.text}",
+    )
+
+
+INCORRECT = [
+    """
+import contextlib
+
+import torch
+
+def train(model, batches, optimizer, every):
+    for number, batch in enumerate(batches):
+        model.require_backward_grad_sync = number % every == 0  # error: MP559
+        model(batch).backward()
+        if (number + 1) % every == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+
+def contexts(args, model, batches, opt):
+    for i, batch in enumerate(batches):
+        with model.no_sync() if i % args.accumulate != 0 else contextlib.nullcontext():  # error: MP559
+            model(batch).backward()
+        if i % args.accumulate == args.accumulate - 1:
+            opt.step()
+
+def switched(model, batches, optimizer, every):
+    for i in range(len(batches)):
+        last = (i + 1) % every == 0  # error: MP559
+        model.set_requires_gradient_sync(not last)
+        model(batches[i]).backward()
+        if last:
+            optimizer.step()
+            continue
+        if i % every == every - 1:
+            optimizer.step()
+""",
+]
+
+CORRECT = [
+    """
+import contextlib
+
+import torch
+
+def train(model, batches, optimizer, every):
+    for number, batch in enumerate(batches):
+        model.require_backward_grad_sync = (number + 1) % every == 0
+        model(batch).backward()
+        if number % every == every - 1:
+            optimizer.step()
+            optimizer.zero_grad()
+
+def contexts(args, model, batches, opt):
+    for i, batch in enumerate(batches):
+        with model.no_sync() if (i + 1) % args.accumulate != 0 else contextlib.nullcontext():
+            model(batch).backward()
+        if (i + 1) % args.accumulate == 0:
+            opt.step()
+""",
+    """
+import torch
+
+def train(model, batches, optimizer, every, log):
+    for number, batch in enumerate(batches):
+        last = (number + 1) % every == 0
+        model.set_requires_gradient_sync(last)
+        model(batch).backward()
+        if last:
+            optimizer.step()
+        if number % log == 0:
+            print(number)
+""",
+]
