@@ -1,15 +1,16 @@
-"""A method that is used as a value, or a property that is called.
+"""A method or function that is used as a value, or a property that is called.
 
 What it does
-    Finds attributes that can be nothing but methods of the project and with which is computed, that are compared with
+    Finds attributes that can be nothing but methods of the project, and names that can be nothing but functions of the
+    project or of a library (`if dist.is_initialized:`), with which is computed, that are compared with
     numbers or texts, tested as a condition, indexed, iterated over or written into a text; calls of attributes that are
     properties on every class that may be there and that give numbers, texts or truth values, or on one of several
     classes whose others have a method, if its annotation says such a value; and properties that are asked for on the
     handle of a Ray actor (`manager.stopped.remote()`).
 
 Why is this bad
-    A method is always true, and any other use raises TypeError. A property that is called raises TypeError, because
-    what it gives cannot be called. Both are left behind when one becomes the other.
+    A method or function is always true, and any other use raises TypeError. A property that is called raises TypeError,
+    because what it gives cannot be called. Both are left behind when one becomes the other.
 
 References
     https://docs.python.org/3/library/functions.html#property
@@ -18,6 +19,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 from validator.analysis.interfaces.binding import keeps_signature
 from validator.finding import Finding, Related
@@ -26,6 +28,7 @@ from validator.flow.objects import Objects, is_passed
 from validator.flow.program import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.values import NONE_OBJ
+from validator.models import Models
 from validator.models.members import of_libraries
 from validator.project import Method, Project
 from validator.rule import Rule
@@ -46,7 +49,17 @@ def check_project(project: Project) -> Iterator[Finding]:
     queries, objects = project.analysis(Queries), project.analysis(Objects)
     methods = {m.name for cls in project.classes() for m in cls.every_method() if not m.facts.is_property}
     properties = {m.name for cls in project.classes() for m in cls.every_method() if m.facts.is_property}
+    functions = {f.name for f in project.functions() if f.cls is None}
     for unit in queries.of_program():
+        for place in queries.values(unit, "name", "import", "attr"):
+            name = str(place.value.data)
+            if not (name in functions or _may_be_of_library(place, name)):
+                continue
+            how = _misused(place)
+            if how == "tested" and place.number in unit.variables:
+                continue  # kept under another name: another function, or none, may stand there one day
+            if how and how != _USED["join"] and _is_function(place, name):  # people print functions, too
+                yield _function(place, how)
         for place in queries.values(unit, "attr"):
             if place.value.data in methods and (how := _misused(place)) and (found := _methods(place)):
                 yield _report(place, found, f"is a method and is {how} without being called", "call it: add `()`")
@@ -69,6 +82,61 @@ def _misused(place: Place) -> str:
             return "compared"
     tested = (block.end[1] for block in place.unit.code.blocks if block.end[0] == "branch")
     return "tested" if place.number in tested and not place.is_tried else ""
+
+
+def _may_be_of_library(place: Place, name: str) -> bool:
+    return name.startswith("is_") or name in _of_libraries(place.flow.models)
+
+
+@cache
+def _of_libraries(known: Models) -> frozenset[str]:
+    """The last names of the functions of libraries that the tables have; those of classes begin with a capital."""
+    names = (name.rpartition(".")[2] for name in known.calls)
+    return frozenset(name for name in names if name[:1].islower())
+
+
+def _is_function(place: Place, name: str) -> bool:
+    """Whether a name can be nothing but a function that bears it."""
+    objs = place.closed.each
+    if place.value.op == "name" and _is_stored(place, name):
+        return False
+    for o in objs:
+        function = o[1].method if o[0] == "unit" else None
+        if function is not None and (
+            function.name != name or function.cls is not None or not keeps_signature(function)
+        ):
+            return False
+        if function is None and not (o[0] == "ext" and _is_of_library(place, o[1])):
+            return False
+    return bool(objs)
+
+
+def _is_stored(place: Place, name: str) -> bool:
+    """Whether a variable of a module gets its value from an assignment, too: `flash_attn_func = None`."""
+    units = place.flow.whole_units(place.unit.module)
+    stores = ((unit, value) for unit in units for value in unit.code.values if value.op == "store_global")
+    return any(
+        value.data == name and unit.code.values[unit.root(value.args[0])].op not in ("import", "closure")
+        for unit, value in stores
+    )
+
+
+def _is_of_library(place: Place, dotted: str) -> bool:
+    """Whether the tables know a function, or torch can have nothing but one of its name: `torch.cuda.is_available`."""
+    owner, _, name = dotted.rpartition(".")
+    if not owner.islower() or not name[:1].islower():
+        return False  # of a class: an attribute, for what is known
+    return place.flow.models.call(dotted) is not None or dotted.startswith("torch.") and name.startswith("is_")
+
+
+def _function(place: Place, how: str) -> Finding:
+    return RULE.finding(
+        place.unit.path,
+        place.at,
+        f"`{place.text}`{place.where} is a function and is {how} without being called",
+        help="call it: add `()`",
+        context=f"{place.unit.qualname}:{place.text}",
+    )
 
 
 def _is_plain_constant(user: Place, number: int) -> bool:
@@ -227,9 +295,59 @@ def main(name):
 
 main("fbank")
 """,
+    """import torch
+import torch.distributed as dist
+from torch.distributed import get_rank
+
+
+def is_main_process():
+    return dist.get_rank() == 0
+
+
+def save(model, path):
+    if is_main_process and dist.is_initialized():  # error: MP132
+        torch.save(model, path)
+    if not dist.is_initialized or get_rank() == 0:  # error: MP132
+        print("saved")
+    rank = get_rank  # error: MP132
+    return path if rank == 0 else torch.device("cuda" if torch.cuda.is_available else "cpu")  # error: MP132
+""",
 )
 
 CORRECT = (
+    # a function that may be absent, one that is given, one that is kept
+    """import torch.distributed as dist
+
+try:
+    from flash_attn import flash_attn_func
+except ImportError:
+    flash_attn_func = None
+
+try:
+    from kernels import is_fast
+except ImportError:
+
+    def is_fast():
+        return False
+
+
+def log(text):
+    print(text)
+
+
+def train(batches, report=None):
+    if flash_attn_func and is_fast():
+        print(f"{log} {dist.get_rank()}")
+    hooks = {"log": log, "rank": dist.get_rank}
+    for batch in batches:
+        if report and report is not log:
+            report(batch)
+        if hooks["rank"]() == 0:
+            hooks["log"](batch)
+
+
+train([], log)
+""",
     # what is stored under the name of a method is there instead of it
     """\
 class Env:
