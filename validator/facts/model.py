@@ -231,6 +231,7 @@ class FileFacts(NamedTuple):
     unresolved: tuple[Unresolved, ...] = ()
     dynamic: bool = False  # module-level __getattr__, globals() writes, exec: any name may exist
     lines: int = 0
+    texts: tuple[str, ...] = ()  # the texts in the code that have no white space, each once
     # facts of the specialised extractors, by their name
     extra: dict[str, Any] = {}  # noqa: RUF012
     language: str = "python"

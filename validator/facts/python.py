@@ -76,6 +76,7 @@ def _extra(source: SourceFile, text: str) -> dict[str, Any]:
 
 
 _TEST = 240  # characters of a test that are kept
+_NAME = 200  # characters of a text that may name something
 _TESTS = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.Call)
 
 
@@ -111,6 +112,7 @@ class _Extractor:
         self.classes: list[Class] = []
         self.imports: list[Import] = []
         self.names: dict[str, str] = {}
+        self.texts: set[str] = set()
         self.star_imports: list[tuple[str, int]] = []
         self.scopes: list[Scope] = []
         self.top_level: list[ast.stmt] = []
@@ -133,7 +135,8 @@ class _Extractor:
         unresolved = [] if self.star_imports or dynamic else self.unresolved()
         return FileFacts(
             None, tuple(self.imports), tuple(self.functions), tuple(self.classes), names,
-            self.exports(tree), tuple(self.star_imports), tuple(unresolved), dynamic, lines, {},
+            self.exports(tree), tuple(self.star_imports), tuple(unresolved), dynamic, lines,
+            tuple(sorted(self.texts)), {},
         )  # fmt: skip
 
     def unresolved(self) -> list[Unresolved]:
@@ -532,7 +535,7 @@ class _Extractor:
         if kind is ast.Name:
             self.load(node)  # type: ignore[arg-type]
         elif kind is ast.Constant:
-            return
+            self.constant(node)  # type: ignore[arg-type]
         elif kind is ast.Attribute:
             self.attribute(node)  # type: ignore[arg-type]
         elif kind is ast.Call:
@@ -557,6 +560,12 @@ class _Extractor:
                         self.children(item)
             elif isinstance(child, ast.AST) and type(child) not in _LEAVES:
                 self.children(child)
+
+    def constant(self, node: ast.Constant) -> None:
+        """A text without white space may be a name: a key, a module, a class that is looked up."""
+        text = node.value
+        if type(text) is str and len(text) <= _NAME and len(text.split(None, 1)) == 1:
+            self.texts.add(text)
 
     def attribute(self, node: ast.Attribute) -> None:
         self.ref(node, "load")

@@ -150,6 +150,7 @@ class Mentions:
 def _spoken(module: Module) -> Iterator[str]:
     """The names of a file and the texts that it passes on."""
     facts = module.facts
+    yield from facts.texts
     for row in facts.imports:
         yield f"{row.module} {row.name} {row.asname}"
     for cls in facts.classes:
