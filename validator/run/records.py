@@ -14,9 +14,9 @@ _MODULES = frozenset({"validator.run.records", "validator.finding", "validator.r
 _HELD: dict[str, tuple[type, ...]] = {
     "problem": (Problem, type(None)), "full": (bool,), "imports": (tuple,), "functions": (tuple,), "classes": (tuple,),
     "names": (dict,), "exports": (tuple, type(None)), "star_imports": (tuple,), "unresolved": (tuple,),
-    "dynamic": (bool,), "lines": (int,), "extra": (dict,), "language": (str,),
+    "dynamic": (bool,), "lines": (int,), "texts": (tuple,), "extra": (dict,), "language": (str,),
 }  # fmt: skip
-_LISTED = {"imports": Import, "functions": Function, "classes": Class, "unresolved": Unresolved}
+_LISTED = {"imports": Import, "functions": Function, "classes": Class, "unresolved": Unresolved, "texts": str}
 
 
 class Record(NamedTuple):
