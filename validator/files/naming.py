@@ -21,6 +21,7 @@ class Location(NamedTuple):
     is_package: bool
 
 
+_OF_PROJECTS = ("license", "requirements", "environment.y", "pyproject.toml", "setup.py", "setup.cfg")
 _INSTALLED = ("pyproject.toml", "setup.py", "setup.cfg")  # what lies where something can be installed from
 
 
@@ -44,7 +45,24 @@ def _may_reach(folder: str, root: str) -> bool:
     """Whether what is imported in a folder may be looked up in another one: that lies beside what is above the
     importer (`src/`), or what it holds can be installed. A copy inside of another program is that program's."""
     above = os.path.dirname(root).rstrip("/") + "/"
-    return f"{folder}/".startswith(above) or any(os.path.isfile(os.path.join(root, name)) for name in _INSTALLED)
+    return f"{folder}/".startswith(above) or _can_be_installed(root)
+
+
+@cache
+def _is_apart(folder: str, root: str) -> bool:
+    """Whether a folder belongs to another project than what a root holds. What lies below a folder that cannot be
+    installed is a collection where it has a licence or requirements of its own: what one project there has by the name
+    of a library is not what the others import."""
+    common = os.path.commonpath([folder, root])
+    if common in (folder, root, os.path.dirname(root)) or _can_be_installed(common):
+        return False
+    own = os.path.join(common, os.path.relpath(folder, common).split(os.sep)[0])
+    return any(entry.lower().startswith(_OF_PROJECTS) for entry in _listing(own))
+
+
+@cache
+def _can_be_installed(folder: str) -> bool:
+    return any(os.path.isfile(os.path.join(folder, name)) for name in _INSTALLED)
 
 
 def locate(path: str) -> Location:
@@ -110,7 +128,13 @@ class Finder:
             if root not in self.folders or os.path.dirname(root) == root:
                 break
             root = os.path.dirname(root)
-        elsewhere = [c for r in self.roots if (c := os.path.join(r, name)) in self.by_path and _may_reach(folder, r)]
+        elsewhere = [
+            path
+            for other in self.roots
+            if (path := os.path.join(other, name)) in self.by_path
+            and _may_reach(folder, other)
+            and not _is_apart(folder, other)
+        ]
         if found or len(elsewhere) == 1:
             found.update(dict.fromkeys(elsewhere))
         return tuple(found)
@@ -192,4 +216,6 @@ def forget() -> None:
     _is_package.cache_clear()
     _root_of.cache_clear()
     _may_reach.cache_clear()
+    _can_be_installed.cache_clear()
+    _is_apart.cache_clear()
     _listing.cache_clear()

@@ -1,0 +1,44 @@
+"""Which project of a tree an import means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from validator.files.naming import Finder, forget
+
+
+def tops(root: Path, importer: str) -> list[str]:
+    forget()
+    files = [str(path) for path in sorted(root.rglob("*.py"))]
+    return [str(Path(path).relative_to(root)) for path in Finder(files).tops("mmdet", str(root / importer))]
+
+
+def write(root: Path, *files: str) -> None:
+    for file in files:
+        (root / file).parent.mkdir(parents=True, exist_ok=True)
+        (root / file).touch()
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    write(tmp_path, "detection/setup.py", "detection/mmdet/__init__.py", "detection/tools/test.py", "vit/down/train.py")
+    return tmp_path
+
+
+def test_what_can_be_installed_is_found_from_everywhere(tree: Path) -> None:
+    assert tops(tree, "detection/tools/test.py") == ["detection/mmdet"]
+    assert tops(tree, "vit/down/train.py") == ["detection/mmdet"]
+
+
+@pytest.mark.parametrize("mark", ["LICENSE", "requirements.txt", "setup.py"])
+def test_projects_of_a_collection_do_not_import_each_other(tree: Path, mark: str) -> None:
+    write(tree, f"vit/{mark}")
+    assert tops(tree, "vit/down/train.py") == []
+    assert tops(tree, "detection/tools/test.py") == ["detection/mmdet"]
+
+
+def test_what_is_installed_together_is_one_project(tree: Path) -> None:
+    write(tree, "vit/requirements.txt", "pyproject.toml")
+    assert tops(tree, "vit/down/train.py") == ["detection/mmdet"]
