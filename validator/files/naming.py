@@ -54,7 +54,8 @@ def _is_apart(folder: str, root: str) -> bool:
     installed is a collection where it has a licence or requirements of its own: what one project there has by the name
     of a library is not what the others import."""
     common = os.path.commonpath([folder, root])
-    if common in (folder, root, os.path.dirname(root)) or _can_be_installed(common):
+    beside = common == os.path.dirname(root) and not _can_be_installed(root)  # `src/`
+    if beside or common in (folder, root) or _can_be_installed(common):
         return False
     own = os.path.join(common, os.path.relpath(folder, common).split(os.sep)[0])
     return any(entry.lower().startswith(_OF_PROJECTS) for entry in _listing(own))
