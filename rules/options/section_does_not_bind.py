@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 from validator.analysis.interfaces.binding import keeps_signature, parameters, written
 from validator.analysis.named import Named, is_path
-from validator.analysis.options.sections import Sections
+from validator.analysis.options.sections import Part, Sections
 from validator.definitions import Missing, Symbol
 from validator.errors import nearest
 from validator.facts.config_files import Settings
@@ -45,6 +45,7 @@ RULE = Rule(
     "MP306", "section-does-not-bind", "error", stable_since="0.3.0",
     languages=("yaml", "json", "toml", "python"), solves=True,
 )  # fmt: skip
+_TELLING = frozenset({"Eq", "NotEq", "In", "NotIn"})
 _COMPOSING = "defaults"  # the list of what Hydra composes a configuration of; it takes it out
 
 
@@ -101,7 +102,8 @@ def _unpacked(project: Project) -> Iterator[tuple[_Section, Place, tuple[Callee,
     objects, sections = project.analysis(Objects), project.analysis(Sections)
     for place in _spreading(project):
         given = zip(place.value.data.names, place.value.args[1:], strict=True)
-        parts = [part for name, number in given if name == "**" for part in sections.at(place.value_at(number))]
+        spread = [place.value_at(number) for name, number in given if name == "**"]
+        parts = [part for each in spread for part in sections.at(each) if _comes_here(part, place)]
         reached = objects.reached_by(place.operand(0), place) if parts else None
         for part in parts if reached is not None and reached.complete else ():
             rows = [(name, below) for name, below in part.node.children.items() if below.path]
@@ -109,6 +111,40 @@ def _unpacked(project: Project) -> Iterator[tuple[_Section, Place, tuple[Callee,
             path = rows[0][1].path if rows else part.node.path
             section = _Section(path, place.operand(0).text, part.node.at, keys, part.keys, part.given, part.open)
             yield section, place, reached.callees if reached is not None else ()
+
+
+def _comes_here(part: Part, place: Place) -> bool:
+    """Whether a section comes to a call, as far as tests of what it has under other keys tell (`kind == "linear"`)."""
+    for branch, way in place.unit.control.settled(place.value.block):
+        end = place.unit.code.blocks[branch].end
+        test = place.value_at(end[1]).root
+        if test.value.op != "compare" or test.value.data not in _TELLING:
+            continue
+        child = part.node.children.get(_key_of(test.operand(0)))
+        allowed = _constants(test.operand(1))
+        if child is not None and allowed is not None:
+            holds = (child.value in allowed) is (test.value.data in ("Eq", "In"))
+            if holds is not (way == end[2]):
+                return False
+    return True
+
+
+def _key_of(place: Place) -> str:
+    """The key under which a value was looked up: `x["kind"]`, `x.kind`, `x.pop("kind")`."""
+    place = place.root
+    if place.value.op == "attr":
+        return str(place.value.data)
+    asks = place.value.op == "call" and place.method in ("get", "pop") and len(place.value.args) > 1
+    key = place.operand(1).val.constant() if asks or place.value.op == "item" else None
+    return key if isinstance(key, str) else ""
+
+
+def _constants(place: Place) -> list[object] | None:
+    """The constants that a value is, or that it lists; None where it has others."""
+    place = place.root
+    parts = [place.value_at(n) for n in place.value.args] if place.value.op in ("list", "tuple", "set") else [place]
+    found = [part.val.constant() for part in parts]
+    return found if all(each is not None for each in found) else None
 
 
 def _spreading(project: Project) -> Iterator[Place]:
@@ -397,6 +433,36 @@ optimizer: {lr: 1.0e-3}
 # file: conf/large.yaml
 steps: 1000
 optimizer: {lr: 1.0e-3, warmup: 100}
+""",
+    # another class is made of it
+    """# file: train.py
+import yaml
+
+
+class Cosine:
+    def __init__(self, optimizer, periods):
+        self.periods = periods
+
+
+class Steps:
+    def __init__(self, optimizer, milestones):
+        self.milestones = milestones
+
+
+def schedule(optimizer):
+    options = yaml.safe_load(open("conf.yaml"))["scheduler"]
+    kind = options.pop("type")
+    if kind in ("steps", "multi"):
+        return Steps(optimizer, **options)
+    elif kind == "cosine":
+        return Cosine(optimizer, **options)
+
+
+schedule(None)
+# file: conf.yaml
+scheduler:
+  type: cosine
+  periods: [100]
 """,
     _LOSS
     + """# file: conf.yaml

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.finding import Finding, Related, Severity
+from validator.flow.control import comes_after
 from validator.flow.program import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
@@ -36,7 +37,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     taken: dict[tuple[Unit, str], list[tuple[Place, Place]]] = {}
     queries = project.analysis(Queries)
     for index, user in _indices(queries) if not _is_of_one_node(queries) else ():
-        if _is_of_job(index) and not is_aside(user.unit.path):
+        if _is_of_job(index) and not is_aside(user.unit.path) and not _is_stored_later(queries, index):
             taken.setdefault((index.unit, index.text), []).append((index, user))
     # who tells processes of a node apart elsewhere, or nodes, means several of them
     told = queries.flow.mentions.speaks("LOCAL_RANK", "local_rank", "local_process_index", "node_rank", "nnodes")
@@ -96,6 +97,23 @@ def _is_of_job(index: Place) -> bool:
     """Whether a number is the rank among all processes, and nothing else: a constant is that of a single process."""
     objs = [o for o in index.closed.each if o[0] != "const"]
     return bool(objs) and all(o[:2] == ("ordinal", "job") or o[0] == "environment" and o[2] == "job" for o in objs)
+
+
+def _is_stored_later(queries: Queries, index: Place) -> bool:
+    """Whether all that a file puts into an attribute comes behind the place where it is read, in its function."""
+    read = index.root
+    if read.value.op != "attr":
+        return False
+    stores = [
+        Place(queries.flow, unit, number)
+        for unit in queries.flow.whole_units(read.unit.module)
+        for number, value in enumerate(unit.code.values)
+        if value.op == "store_attr" and value.data == read.value.data
+    ]
+    return bool(stores) and all(
+        each.unit is read.unit and comes_after(read.unit.code, each.value, each.number, read.value, read.number)
+        for each in stores
+    )
 
 
 def _finding(places: list[tuple[Place, Place]], severity: Severity) -> Finding:
@@ -161,6 +179,21 @@ def setup():
 ]
 
 CORRECT = [
+    # what is stored later is not there yet
+    """
+import argparse
+import torch
+import torch.distributed as dist
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--local_rank", type=int)
+    args = parser.parse_args()
+    torch.cuda.set_device(args.local_rank)
+    dist.init_process_group("nccl")
+    args.local_rank = dist.get_rank()
+    print(args.local_rank)
+""",
     """
 import torch
 

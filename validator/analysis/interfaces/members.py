@@ -122,6 +122,8 @@ class Members:
         """The same for what the class itself gives, without its bases."""
         if any(name in cls.methods for name in ("__getattr__", "__getattribute__")) or _becomes_another(cls):
             return False
+        if _copies_another(cls):
+            return False
         if not all(is_known(base) or base in _PLAIN for base in cls.outer_bases):
             return False
         makers = [d.removesuffix("()") for d in cls.facts.decorators if not plain_decorators((d,))]
@@ -263,14 +265,28 @@ def _fills(function: Method, call: Call, objects: tuple[str, str]) -> bool:
 
 def _fills_argument(function: Method, call: Call, given: str) -> bool:
     """Whether a function of the project that is given an object sets members of it by computed names."""
+    return any(True for _ in _filled_by(function, call, given))
+
+
+def _filled_by(function: Method, call: Call, given: str) -> Iterator[Call]:
+    """The calls by which a function of the project sets members of an object that it is given, by computed names."""
     filler = function.module.project.lookup(function, call.target)
     if not isinstance(filler, Method) or filler.cls is not None or filler is function:
-        return False
+        return
     names = [param.name for param in filler.facts.params if param.kind in ("any", "pos", "kw")]
     for place, row in enumerate(call.args):
         name = row.keyword or (names[place] if place < len(names) else "")
         if row.value == given and name in names:
-            return any(_fills(filler, each, (name, name)) for each in filler.facts.calls if each.target != call.target)
+            inner = (each for each in filler.facts.calls if each.target != call.target)
+            yield from (each for each in inner if _fills(filler, each, (name, name)))
+
+
+def _copies_another(cls: ClassDef) -> bool:
+    """Whether objects of a class are given all that another object has: `self.__dict__.update(other.__dict__)`."""
+    for function, call in fills(cls):
+        inner = _filled_by(function, call, own_object(function) or "cls")
+        if any(argument.value.endswith("__dict__") for each in (call, *inner) for argument in each.args):
+            return True
     return False
 
 
