@@ -3,8 +3,8 @@
 What it does
     Reports `breakpoint()`, `pdb.set_trace()` (also ipdb, pudb, remote and Ray debuggers, `code.interact`,
     `IPython.embed`) in package code, and `input()` in a function that communicates. An error where only some ranks
-    stop and a collective follows, otherwise a warning. `torch.distributed.breakpoint` holds the other ranks at a
-    barrier and is a note. Silent under a condition that says it serves debugging, and in demonstrations and tests.
+    stop and a collective follows, a warning where a collective follows, or in a step of training, otherwise a note.
+    `torch.distributed.breakpoint` holds the other ranks at a barrier and is a note. Silent under a condition that says it serves debugging, and in demonstrations and tests.
 
 Why is this bad
     A stopped rank does not come to the next collective. The others wait for it, in FSDP inside the next forward,
@@ -77,6 +77,8 @@ def _report(place: Place, after: Issued | None) -> Finding:
         message = f"`{name}()` {where} stops only some ranks; the others wait in `{after.name}`"
     else:
         message = f"`{name}()` is left {where}; it stops every rank that gets here"
+        if after is None and unit.name not in place.flow.models.likely["steps"]:
+            severity = "note"  # nothing shows that others wait meanwhile
     related = [Related(after.path, after.at[0], f"`{after.name}` follows here")] if after is not None else []
     return RULE.finding(
         unit.path, place.at, message, help=HELP, related=related, context=f"{unit.qualname}:{name}", severity=severity
