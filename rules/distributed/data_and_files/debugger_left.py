@@ -4,7 +4,8 @@ What it does
     Reports `breakpoint()`, `pdb.set_trace()` (also ipdb, pudb, remote and Ray debuggers, `code.interact`,
     `IPython.embed`) in package code, and `input()` in a function that communicates. An error where only some ranks
     stop and a collective follows, a warning where a collective follows, or in a step of training, otherwise a note.
-    `torch.distributed.breakpoint` holds the other ranks at a barrier and is a note. Silent under a condition that says it serves debugging, and in demonstrations and tests.
+    `torch.distributed.breakpoint` holds the other ranks at a barrier and is a note. Silent under a condition that says
+    it serves debugging, and in demonstrations and tests.
 
 Why is this bad
     A stopped rank does not come to the next collective. The others wait for it, in FSDP inside the next forward,
