@@ -503,4 +503,26 @@ def build(args, strategy):
     head = make_head(args, strategy)
     return Model(head, args)
 """,
+    # two functions that pass the object to each other give it its members
+    """\
+def outer(target, values, depth):
+    if depth:
+        inner(target, values, depth - 1)
+    for key, value in values.items():
+        setattr(target, key, value)
+
+
+def inner(target, values, depth):
+    outer(target, values, depth)
+
+
+class Model:
+    def __init__(self, strategy, values):
+        self.strategy = strategy
+        inner(self, values, 2)
+
+
+def width(strategy, values):
+    return Model(strategy, values).width
+""",
 )

@@ -251,6 +251,15 @@ def fills(cls: ClassDef) -> list[tuple[Method, Call]]:
 
 
 def _fills(function: Method, call: Call, objects: tuple[str, str]) -> bool:
+    if _fills_here(function, call, objects):
+        return True
+    if not any(row.value == objects[0] for row in call.args):
+        return False
+    return any(True for _ in _filled_by(function, call, objects[0]))
+
+
+def _fills_here(function: Method, call: Call, objects: tuple[str, str]) -> bool:
+    """Whether a call itself sets members of an object, known by two names, by computed names."""
     first = call.args[0].value if call.args else ""
     if call.target.startswith(f"{objects[0]}.__dict__.") or call.target.endswith(".__setattr__"):
         return True
@@ -258,27 +267,33 @@ def _fills(function: Method, call: Call, objects: tuple[str, str]) -> bool:
         return first in objects
     if call.method in REGISTERING and call.receiver == objects[0]:
         return bool(call.args) and call.args[0].kind != "const"
-    if call.target == "setattr":
-        return first in objects and _literal_names(function, call) is None
-    return any(row.value == objects[0] for row in call.args) and _fills_argument(function, call, objects[0])
-
-
-def _fills_argument(function: Method, call: Call, given: str) -> bool:
-    """Whether a function of the project that is given an object sets members of it by computed names."""
-    return any(True for _ in _filled_by(function, call, given))
+    return call.target == "setattr" and first in objects and _literal_names(function, call) is None
 
 
 def _filled_by(function: Method, call: Call, given: str) -> Iterator[Call]:
-    """The calls by which a function of the project sets members of an object that it is given, by computed names."""
+    """The calls by which functions of the project set members of an object that they are given, by computed names."""
+    waiting = _given_to(function, call, given)
+    seen = {(id(function), given), *((id(filler), name) for filler, name in waiting)}
+    while waiting:
+        filler, name = waiting.pop()
+        for each in filler.facts.calls:
+            if _fills_here(filler, each, (name, name)):
+                yield each
+            further = [row for row in _given_to(filler, each, name) if (id(row[0]), row[1]) not in seen]
+            seen |= {(id(other), inner) for other, inner in further}
+            waiting += further
+
+
+def _given_to(function: Method, call: Call, given: str) -> list[tuple[Method, str]]:
+    """The function of the project that a call gives an object, with the object's name in it."""
+    if not any(row.value == given for row in call.args):
+        return []
     filler = function.module.project.lookup(function, call.target)
-    if not isinstance(filler, Method) or filler.cls is not None or filler is function:
-        return
+    if not isinstance(filler, Method) or filler.cls is not None:
+        return []
     names = [param.name for param in filler.facts.params if param.kind in ("any", "pos", "kw")]
-    for place, row in enumerate(call.args):
-        name = row.keyword or (names[place] if place < len(names) else "")
-        if row.value == given and name in names:
-            inner = (each for each in filler.facts.calls if each.target != call.target)
-            yield from (each for each in inner if _fills(filler, each, (name, name)))
+    keys = [row.keyword or (names[place] if place < len(names) else "") for place, row in enumerate(call.args)]
+    return [(filler, key) for row, key in zip(call.args, keys, strict=True) if row.value == given and key in names]
 
 
 def _copies_another(cls: ClassDef) -> bool:
