@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Iterator
 from functools import cached_property
 
+from validator.analysis.interfaces.binding import bind
 from validator.definitions import PLAIN_BASES, REGISTERING, plain_decorators
 from validator.facts.model import Assign, Call, Guard
 from validator.flow.constructors import takes_more
@@ -251,11 +252,7 @@ def fills(cls: ClassDef) -> list[tuple[Method, Call]]:
 
 
 def _fills(function: Method, call: Call, objects: tuple[str, str]) -> bool:
-    if _fills_here(function, call, objects):
-        return True
-    if not any(row.value == objects[0] for row in call.args):
-        return False
-    return any(True for _ in _filled_by(function, call, objects[0]))
+    return _fills_here(function, call, objects) or any(True for _ in _filled_by(function, call, objects[0]))
 
 
 def _fills_here(function: Method, call: Call, objects: tuple[str, str]) -> bool:
@@ -272,16 +269,16 @@ def _fills_here(function: Method, call: Call, objects: tuple[str, str]) -> bool:
 
 def _filled_by(function: Method, call: Call, given: str) -> Iterator[Call]:
     """The calls by which functions of the project set members of an object that they are given, by computed names."""
+    seen = {(function, given)}
     waiting = _given_to(function, call, given)
-    seen = {(id(function), given), *((id(filler), name) for filler, name in waiting)}
     while waiting:
-        filler, name = waiting.pop()
-        for each in filler.facts.calls:
-            if _fills_here(filler, each, (name, name)):
-                yield each
-            further = [row for row in _given_to(filler, each, name) if (id(row[0]), row[1]) not in seen]
-            seen |= {(id(other), inner) for other, inner in further}
-            waiting += further
+        filler, name = each = waiting.pop()
+        if each not in seen:
+            seen.add(each)
+            for inner in filler.facts.calls:
+                if _fills_here(filler, inner, (name, name)):
+                    yield inner
+                waiting += _given_to(filler, inner, name)
 
 
 def _given_to(function: Method, call: Call, given: str) -> list[tuple[Method, str]]:
@@ -291,9 +288,7 @@ def _given_to(function: Method, call: Call, given: str) -> list[tuple[Method, st
     filler = function.module.project.lookup(function, call.target)
     if not isinstance(filler, Method) or filler.cls is not None:
         return []
-    names = [param.name for param in filler.facts.params if param.kind in ("any", "pos", "kw")]
-    keys = [row.keyword or (names[place] if place < len(names) else "") for place, row in enumerate(call.args)]
-    return [(filler, key) for row, key in zip(call.args, keys, strict=True) if row.value == given and key in names]
+    return [(filler, name) for name, row in bind(filler, call).items() if row.value == given]
 
 
 def _copies_another(cls: ClassDef) -> bool:
