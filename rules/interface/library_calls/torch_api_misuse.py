@@ -24,6 +24,7 @@ from functools import cache
 from typing import Any
 
 from validator.analysis.interfaces.binding import Misfit, misfit_of, written
+from validator.analysis.interfaces.library_calls import is_asked_for, is_replaced
 from validator.analysis.requirements import Requirements
 from validator.errors import nearest
 from validator.facts.model import Call, Param
@@ -36,7 +37,6 @@ RULE = Rule("MP124", "torch-api-misuse", "error", stable_since="0.1.0", tokens=(
 
 _PARTIAL = frozenset({"partial", "functools.partial"})
 _METHODS_OF = ("DTensor", "Parallel")
-_ASKED = ("signature", "version", "torch_")
 _OLDEST = (2, 4)  # release of torch that the table knows
 
 
@@ -54,7 +54,12 @@ def check_project(project: Project) -> Iterator[Finding]:
             name = _unmistakable().get(found) or _canonical(found)
             params = _signatures().get(name)
             misfit = misfit_of(params, made, partial=partial) if params is not None else None
-            if params is not None and misfit is not None and not _asked_for(call) and not _replaced(function, made):
+            if (
+                params is not None
+                and misfit is not None
+                and not is_asked_for(call)
+                and not is_replaced(function, made.target.partition(".")[0])
+            ):
                 oldest = project.analysis(Requirements).oldest("torch", function.module.source.absolute)
                 yield _report(
                     function, made, name, params, misfit, "warning" if oldest and oldest < _OLDEST else "error"
@@ -101,26 +106,6 @@ def _canonical(name: str) -> str:
         if name == old or name.startswith(old + "."):
             return str(new + name[len(old) :])
     return name
-
-
-def _asked_for(call: Call) -> bool:
-    for guard in call.guards:
-        if guard.kind == "try" and ("TypeError" in guard.text or guard.text == "*"):
-            return True
-        if guard.kind == "if" and any(word in guard.text.lower() for word in _ASKED):
-            return True
-        if guard.kind == "with" and "raises" in guard.text.lower():
-            return True
-    return False
-
-
-def _replaced(function: Method, call: Call) -> bool:
-    """Whether the module also binds the name to something of its own (None stands for "not installed")."""
-    head = call.target.partition(".")[0]
-    facts = function.module.facts
-    if any(f.qualname == head for f in facts.functions) or any(c.qualname == head for c in facts.classes):
-        return True
-    return any(row.target == head and row.value != "None" for row in function.module.top.facts.assigns)
 
 
 def _report(
