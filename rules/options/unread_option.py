@@ -30,7 +30,7 @@ from validator.analysis.options.parsers import Options, Parser
 from validator.files.languages import language
 from validator.finding import Finding, Related
 from validator.flow import Flow
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_test
 from validator.project import Method, Project
 from validator.rule import Rule

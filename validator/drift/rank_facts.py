@@ -21,7 +21,7 @@ from validator.drift.statements.intention import Intention
 from validator.drift.statements.named_effects import collective, table
 from validator.drift.statements.surroundings import called_names, condition, is_about_ranks, last_name
 from validator.effects.files import Files
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, numbers_of, spanned
 from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.random_draws import drawn_apart, draws, rows_of

@@ -37,7 +37,9 @@ from validator.effects.trace import (
 )  # fmt: skip
 from validator.facts.model import At
 from validator.finding import Related, Severity
-from validator.flow.program import Flow, Target, Unit
+from validator.flow.program.answers import Target
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.flow.values import BOTTOM, UNKNOWN, Val

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 from validator.domains.spmd import only
 from validator.flow.control import reachable
-from validator.flow.program import Flow, Unit
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.values import Obj, Val
 

@@ -30,7 +30,8 @@ from validator.flow.values import (
 )
 
 if TYPE_CHECKING:
-    from validator.flow.program import Flow, Unit
+    from validator.flow.program.flow import Flow
+    from validator.flow.program.unit import Unit
     from validator.flow.transfer import Evaluation
 
 # Attributes that tell of what kind a value is, not what it holds.

@@ -45,7 +45,8 @@ from validator.flow.attributes import NOBODY, attribute, described, is_unknown
 from validator.flow.callgraph import dataclass_readers as readers
 from validator.flow.callgraph import sections
 from validator.flow.containers import GROWING
-from validator.flow.program import Operation, Site, Target, Unit
+from validator.flow.program.answers import Operation, Site, Target
+from validator.flow.program.unit import Unit
 from validator.flow.queries import tensors
 from validator.flow.substitution import instantiated
 from validator.flow.values import (

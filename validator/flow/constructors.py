@@ -34,7 +34,7 @@ class Constructors:
     @cached_property
     def _replaced(self) -> frozenset[ClassDef]:
         """The classes into which some code puts another `__init__`."""
-        from validator.flow.program import Flow
+        from validator.flow.program.flow import Flow
 
         flow, found = self.project.analysis(Flow), set[ClassDef]()
         for unit in flow.units(iter(flow.writers("__init__"))):

@@ -34,7 +34,9 @@ from validator.flow.calls import Calling, axes_in
 from validator.flow.containers import GROWING, fillings
 from validator.flow.control import reachable
 from validator.flow.narrowing import narrowed
-from validator.flow.program import Flow, Passed, Result, Site, Unit
+from validator.flow.program.answers import Passed, Result, Site
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.queries.tensors import apart, computed
 from validator.flow.texts import spelled
 from validator.flow.values import (

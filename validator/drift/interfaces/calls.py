@@ -18,7 +18,7 @@ from validator.drift.names.occurrences import Occurrence
 from validator.facts.model import Argument, Assign, Call, Param
 from validator.flow.callgraph.spelled_arguments import call_of, origins
 from validator.flow.objects import Objects
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.ir.model import Value

@@ -15,7 +15,8 @@ from validator.flow.queries.outside_program import is_test
 from validator.ir.model import Value
 
 if TYPE_CHECKING:
-    from validator.flow.program import Flow, Unit
+    from validator.flow.program.flow import Flow
+    from validator.flow.program.unit import Unit
 
 _MAKING = ("__init__", "__new__", "__post_init__", "__call__")
 # Results of instructions that are no object of a class of the project.

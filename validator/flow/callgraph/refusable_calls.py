@@ -9,7 +9,7 @@ from __future__ import annotations
 from validator.analysis.interfaces.binding import Misfit, keeps_signature, misfit_of, parameters
 from validator.facts.model import Call, Param
 from validator.flow.constructors import Constructors
-from validator.flow.program import Flow
+from validator.flow.program.flow import Flow
 from validator.models.members import is_telling, of_libraries
 from validator.project import Method, Project
 
