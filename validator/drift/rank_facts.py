@@ -231,7 +231,7 @@ def _of_agreement(place: Place, names: dict[int, str]) -> Iterator[Fact]:
     if not thing:
         return
     causes = place.val.v if mixed is None else drawn_apart(place)
-    causes = instantiated_causes(causes, lambda position: place.flow.assumed(place.unit, position))
+    causes = instantiated_causes(causes, lambda position: place.flow.parameters.assumed(place.unit, position))
     kind = "order" if mixed is not None else "value"
     if UNIFORM in causes or draws(place) and not varying(causes):
         yield Fact("agreement", thing, _ALIKE, f"all ranks had the same {kind} of `{thing}`", place)

@@ -90,7 +90,9 @@ class Ranks:
         if number < 0:
             return None
         # a parameter is what its name says: to ask all callers would be to run through the project
-        value = instantiated(Place(side.flow, unit, number).val, lambda position: side.flow.assumed(unit, position))
+        value = instantiated(
+            Place(side.flow, unit, number).val, lambda position: side.flow.parameters.assumed(unit, position)
+        )
         numbers = frozenset(frozenset(o[2]) for o in value.of("ordinal"))
         if not numbers and unit.code.values[number].op == "attr":
             told = only(Place(side.flow, unit, number).closed.v, "rank")  # of a namespace that is handed on

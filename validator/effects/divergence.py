@@ -219,7 +219,7 @@ class Divergences:
             if position == 0 and unit.has_receiver:
                 continue
             passed: Val = self.flow.solver.settled(("argument", unit, position))
-            value = self.flow.assumed(unit, position) if passed is BOTTOM or passed is UNKNOWN else Val()
+            value = self.flow.parameters.assumed(unit, position) if passed is BOTTOM or passed is UNKNOWN else Val()
             bindings.append((position, value))
         return Target(unit, tuple(bindings))
 

@@ -118,7 +118,7 @@ class Frame:
     def argument(self, position: int, flow: Flow) -> Val:
         assert self.target is not None
         given = self.target.argument(position)
-        return given if given is not None else flow.default(self.unit, self.unit.code.params[position][0])
+        return given if given is not None else flow.parameters.default(self.unit, self.unit.code.params[position][0])
 
     def causes(self, causes: Causes, flow: Flow) -> Causes:
         """The causes of a condition in the terms of the outermost unit."""

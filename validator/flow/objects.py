@@ -204,7 +204,7 @@ class Objects:
         """A value with what callers pass; a parameter that is declared to be of the project's classes is nothing else,
         whoever may call, unless the program itself passes objects of classes that have nothing to do with these."""
         closed, root = place.closed, place.root
-        said = self.flow.declared(root.unit, root.value.data[1]) if root.value.op == "param" else BOTTOM
+        said = self.flow.parameters.declared(root.unit, root.value.data[1]) if root.value.op == "param" else BOTTOM
         if not said.objs and (not closed.objs or TOP in closed.objs):
             said = self._annotated(root)
         if not said.objs or TOP in said.objs:

@@ -404,7 +404,7 @@ class Evaluation(Walk):
             return obj("self", unit.cls)
         objs: set[Obj] = {("param", position)}
         if unit.method is not None and kind not in ("*", "**"):
-            objs |= objects_of(self.flow.declared(unit, name))
+            objs |= objects_of(self.flow.parameters.declared(unit, name))
         v, n, p = (frozenset({Cause("param", "", True, facet, position)}) for facet in "vnp")
         return Val(frozenset(objs), v, n, p, of_parameter(position))
 

@@ -91,7 +91,7 @@ def _outward(context: Context, unit: Unit, caller: Unit, passed: Passed) -> Cont
 
     def argument(position: int) -> Val:
         value = passed.argument(position)
-        return value if value is not None else flow.default(unit, unit.code.params[position][0])
+        return value if value is not None else flow.parameters.default(unit, unit.code.params[position][0])
 
     def bound(each: Given) -> Given:
         val = instantiated(each.val, argument)

@@ -15,29 +15,17 @@ from validator.facts.model import Import
 from validator.flow.annotations import declared, objects_of
 from validator.flow.callgraph.callers import Callers
 from validator.flow.callgraph.name_index import Mentions, name_of
-from validator.flow.callgraph.sections import of_program
 from validator.flow.callgraph.wrappers import communicating
 from validator.flow.containers import GROWING
 from validator.flow.program.answers import EMPTY, NO_MAKERS, Answer, Makers, Passed, Result, grounded, joined, part_of
+from validator.flow.program.circumstances import Circumstances
+from validator.flow.program.parameters import Parameters
 from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_test
 from validator.flow.solver import Read, Solver
 from validator.flow.substitution import instantiated
-from validator.flow.values import (
-    BOTTOM,
-    MORE,
-    NONE_OBJ,
-    NOT_YET,
-    TOP,
-    UNKNOWN,
-    Obj,
-    Val,
-    const,
-    forget,
-    join,
-    join_origins,
-)
-from validator.ir import Code, Value
+from validator.flow.values import BOTTOM, MORE, NONE_OBJ, NOT_YET, TOP, UNKNOWN, Obj, Val, forget, join, join_origins
+from validator.ir import Value
 from validator.ir.model import repeated
 from validator.models import Models, models
 from validator.project import Project
@@ -79,11 +67,24 @@ class Flow:
         self.solver = Solver(self._equation, joined, bottom, part_of, grounded, self._let_go)
         self._evaluating: list[Evaluation | None] = []
         self.calls_by_name = Callers(self)
+        self.parameters = Parameters(self)
+        circumstances = Circumstances(self)
+        self._equations: dict[str, Callable[..., Val | Makers]] = {
+            "argument": self.parameters.argument,
+            "field": self._field,
+            "held": self._held,
+            "global": self._global,
+            "under": circumstances.under,
+            "placed": self._placed,
+            "makers": self._makers,
+            "state": circumstances.state,
+            "random": circumstances.random,
+        }
         self._units: dict[Module, dict[str, Unit]] = {}
         self._defining: dict[Method, Unit | Flow | None] = {}
         self._remote: dict[ClassDef, bool] = {}
         self.foreign: dict[tuple[int, str], Val] = {}  # (number of a value, name): what is no code here
-        self._declared: dict[tuple[Unit | ClassDef, str], Val] = {}
+        self._declared: dict[tuple[ClassDef, str], Val] = {}
         self.not_lowered = 0
 
     # -- units ---------------------------------------------------------------------------------------------
@@ -213,25 +214,8 @@ class Flow:
 
     def _answer(self, key: Hashable) -> Any:
         assert isinstance(key, tuple)
-        kind, rest = key[0], key[1:]
-        if kind == "argument":
-            return self._argument(*rest)
-        if kind == "field":
-            return self._field(*rest)
-        if kind == "held":
-            return self._held(*rest)
-        if kind == "under":
-            return self._under(*rest)
-        if kind == "placed":
-            return self._placed(*rest)
-        if kind == "makers":
-            return self._makers(*rest)
-        if kind == "state":
-            return self._state(*rest)
-        if kind == "random":
-            return self._random(*rest)
-        assert kind == "global"
-        return self._global(*rest)
+        kind, *about = key
+        return self._equations[kind](*about)
 
     @cached_property
     def default_dtype(self) -> str:
@@ -305,34 +289,11 @@ class Flow:
     def _communicating(self) -> frozenset[str]:
         return communicating(self)
 
-    # -- arguments -----------------------------------------------------------------------------------------
+    # -- calls and values ----------------------------------------------------------------------------------
 
     def callers(self, unit: Unit) -> tuple[Unit, ...]:
         """The units that may call a unit."""
         return self.calls_by_name.of(unit)
-
-    def _argument(self, unit: Unit, position: int) -> Val:
-        """What callers pass for a parameter, in closed form; BOTTOM where a call may be meant, none is known."""
-        if position == 0 and (started := of_program(unit)) is not BOTTOM:
-            return started
-        found = []
-        if not self.calls_by_name.is_spoken_of(unit):
-            return UNKNOWN
-        name = unit.code.params[position][0]
-        callers = self.callers(unit)
-        if not is_test(unit.path):  # what tests pass, stand-ins and all, is not what the program has
-            callers = tuple(each for each in callers if not is_test(each.path)) or callers
-        for caller in callers:
-            rows = self.passed(caller, unit)
-            if rows is None:
-                found.append(NOT_YET)
-            for passed in rows or ():
-                value = passed.argument(position)
-                value = self.close(value, caller) if value is not None else self.default(unit, name)
-                if passed.away:
-                    value = self._per_process(caller, passed.site, value, unit, position)
-                found.append(value)
-        return join_origins(found)
 
     def only_call(self, unit: Unit) -> tuple[Unit, int] | None:
         """The one call in the project that runs a function in its process: (caller, call); None of several."""
@@ -355,31 +316,6 @@ class Flow:
         found: tuple[Passed, ...] | None = self.part(("unit", caller), ("passed", unit))
         return found
 
-    def _per_process(self, caller: Unit, number: int, value: Val, unit: Unit, position: int) -> Val:
-        """An argument for code in other processes: the variable of a loop is another value in each."""
-        from validator.domains.axes import WHOLE
-        from validator.domains.spmd import rank
-
-        shape = caller.code.values[number]
-        skipped = 1 if unit.has_receiver else 0
-        index = position - skipped
-        name = unit.code.params[position][0]
-        for place, keyword in enumerate(shape.data.names):
-            given = keyword == name or (keyword is None and place == index)
-            if given and is_loop_variable(caller.code, shape.args[place + 1]):
-                return Val(value.objs, rank(WHOLE, sure=False), value.n, value.p, value.state)
-        return value
-
-    def declared(self, unit: Unit, name: str) -> Val:
-        """What the annotation of a parameter says; BOTTOM where it has none."""
-        known = self._declared.get((unit, name))
-        if known is None:
-            params = unit.method.facts.params if unit.method is not None else ()
-            text = next((p.annotation for p in params if p.name == name), "")
-            known = declared(self.project, unit.method, text) if unit.method is not None and text else BOTTOM
-            self._declared[unit, name] = known
-        return known
-
     def declared_field(self, cls: ClassDef, name: str) -> Val:
         """What the annotations of a class and of those above it say of an attribute; BOTTOM where none does."""
         known = self._declared.get((cls, name))
@@ -388,16 +324,6 @@ class Flow:
             known = join(declared(self.project, owner, text) for owner, text in rows)
             self._declared[cls, name] = known
         return known
-
-    def default(self, unit: Unit, name: str) -> Val:
-        """The default of a parameter, or BOTTOM."""
-        number = unit.code.defaults.get(name)
-        if number is None or unit.outer is None:
-            return BOTTOM
-        value = unit.outer.code.values[number]
-        if value.op == "const":
-            return const(value.data)
-        return self.close(join(self.vals(unit.outer, (number,))), unit.outer)
 
     def vals(self, unit: Unit, numbers: tuple[int, ...]) -> tuple[Val, ...]:
         """Some of the values of a unit."""
@@ -409,19 +335,6 @@ class Flow:
         if not value.holes:
             return value
         return instantiated(value, lambda position: self.get("argument", unit, position))
-
-    def assumed(self, unit: Unit, position: int) -> Val:
-        """What is likely of a parameter that no known call fills: what its name says, never for certain."""
-        from validator.domains.axes import WHOLE, axes_of
-        from validator.domains.spmd import data, rank
-
-        name, models = unit.code.params[position][0], self.models
-        value = Val()
-        if name in models.ranks["names"]:
-            value = Val(v=rank(axes_of(name) - WHOLE or WHOLE, sure=False))
-        elif name in models.likely["batches"] or name in models.likely["losses"] or name.endswith("loader"):
-            value = Val(v=data(sure=False))
-        return value.with_causes(p=data(sure=False)) if name in models.likely["optional"] else value
 
     # -- fields and globals --------------------------------------------------------------------------------
 
@@ -598,49 +511,6 @@ class Flow:
             return value
         return Val(value.objs - {TOP}, unsure(value.v), unsure(value.n), unsure(value.p), value.state)
 
-    def _under(self, unit: Unit) -> Val:
-        """On what it depends whether a unit runs at all: the branches around every call of it but its own."""
-        found, waiting = [], False
-        for caller in self.callers(unit):
-            rows = self.passed(caller, unit) if caller is not unit else ()
-            waiting = waiting or rows is None
-            for under in dict.fromkeys(passed.under for passed in rows or ()):
-                around = self.close(Val(v=under), caller)
-                around = around if around.v else self.get("under", caller)
-                if around is NOT_YET:
-                    waiting = True
-                elif not around.v:
-                    return BOTTOM  # one call that nothing decides: it runs; the others need not be asked
-                else:
-                    found.append(around.v)
-        return Val(v=frozenset().union(*found)) if found else NOT_YET if waiting else BOTTOM
-
-    def _state(self, name: str) -> Val:
-        """Whether a library was set up, as `p`."""
-        found = []
-        for unit in self.mentions.naming(self.models.states[name].rpartition(".")[2]):
-            found += [self.close(value, unit) for value in self.part(("unit", unit), ("switched", name)) or ()]
-        return join(found)
-
-    def _random(self, library: str) -> Val:
-        """How random numbers that a library draws from its own state differ: as the seeds do, surely where all seeds
-        tell the rank; where nothing seeds they are likely to."""
-        from validator.domains.spmd import data, held
-
-        wanted, found = self.models.seeds[library], []
-        names = frozenset(self.mentions.also(name.rpartition(".")[2] for name in wanted))
-        for unit in self.mentions.naming(*names):
-            for value in unit.code.values:
-                if value.op != "call" or len(value.args) < 2 or unit.known_as(value.args[0]) not in names:
-                    continue
-                callee, seed = (*self.vals(unit, value.args[:2]), BOTTOM, BOTTOM)[:2]
-                if any(o[0] == "ext" and (o[1] in wanted or self.models.named(o[1]) in wanted) for o in callee.each):
-                    found.append(held(self.close(seed, unit).v))
-        if not found:
-            return Val(v=data(sure=False))
-        causes = frozenset().union(*found)
-        return Val(v=causes if all(found) else unsure(causes))
-
     def _fillings(
         self, name: str, is_owner: Callable[[Any], bool], path: str, family: set[ClassDef] | None = None
     ) -> Iterator[Val]:
@@ -774,11 +644,3 @@ def _related(o: Any, family: set[ClassDef], cls: ClassDef) -> bool:
 
 def _is_actor(cls: ClassDef) -> bool:
     return any(d.removesuffix("()").rpartition(".")[2] == "remote" for d in cls.facts.decorators)
-
-
-def is_loop_variable(code: Code, number: int) -> bool:
-    """Whether a value is the variable of a loop, or a part of it."""
-    value = code.values[number]
-    while value.op in ("unpack", "mut", "item"):
-        value = code.values[value.args[0]]
-    return value.op == "next"

@@ -68,7 +68,7 @@ class Place(NamedTuple):
 
         def argument(position: int) -> Val:
             passed: Val = self.flow.solver.settled(("argument", self.unit, position))
-            return self.flow.assumed(self.unit, position) if passed in (BOTTOM, UNKNOWN) else passed
+            return self.flow.parameters.assumed(self.unit, position) if passed in (BOTTOM, UNKNOWN) else passed
 
         return instantiated(self.val, argument)
 
