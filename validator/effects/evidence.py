@@ -127,7 +127,7 @@ def _stored(flow: Flow, unit: Unit, number: int, name: str) -> Iterator[Place]:
     family = {each for cls in classes for each in (*cls.mro, *cls.descendants())}
     holders = _holders(flow, unit, owner) if not family else frozenset()
     block = unit.code.values[number].block
-    for method in flow.writers(name):
+    for method in flow.stores.writers(name):
         writer = flow.unit_of(method)
         if writer is None or writer.cls not in family and not holders:
             continue

@@ -1220,7 +1220,7 @@ class Calling:
         if cls is None or any(o[0] not in ("top", "param", "part") for o in loss.each):
             return False
         names = dict.fromkeys(name for owner in cls.mro for name in owner.instance_attributes)
-        fields = (self.flow.field(cls, name, False, self.at.unit) for name in names)
+        fields = (self.flow.placings.on_entry(cls, name, False, self.at.unit) for name in names)
         return any(certainly(held.state, *WRAPPING) for held in fields)
 
     def _states_of(self, numbers: tuple[int, ...]) -> Iterator[frozenset[str]]:

@@ -37,7 +37,7 @@ class Constructors:
         from validator.flow.program.flow import Flow
 
         flow, found = self.project.analysis(Flow), set[ClassDef]()
-        for unit in flow.units(iter(flow.writers("__init__"))):
+        for unit in flow.units(iter(flow.stores.writers("__init__"))):
             owners = (flow.close(owner, unit) for owner, _ in flow.result(unit).stored.get("__init__", ()))
             found.update(o[1] for owner in owners for o in owner.each if o[0] == "class")
         return frozenset(found)

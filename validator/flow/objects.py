@@ -164,7 +164,7 @@ class Objects:
         known = self._keeps.get((cls, name))
         if known is None:
             found = Val()
-            for unit, value, passed in self.flow.stores(cls, name, set(cls.mro)):
+            for unit, value, passed in self.flow.fields.stores(cls, name, set(cls.mro)):
                 own = unit.method if unit.cls is not None and unit.cls in cls.mro else None
                 if not passed and (own is None or _has(cls, own)):
                     found = join2(found, value)
@@ -314,7 +314,7 @@ class Objects:
         and come by any variable."""
         value = caller.code.values[callee]
         if value.op == "attr":
-            return value.data in names or value.data in _HANDING or value.data in self.flow.written
+            return value.data in names or value.data in _HANDING or value.data in self.flow.stores.written
         return value.op != "name" or value.data in names or self.flow.symbol(caller, value) is None
 
     def reached_by(self, callee: Place, user: Place) -> Reached:

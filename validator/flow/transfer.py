@@ -742,7 +742,7 @@ class Evaluation(Walk):
 
     def _is_made_under(self, test: int, name: str) -> bool:
         found = False
-        for unit in self.flow.units(iter(self.flow.writers(name))):
+        for unit in self.flow.units(iter(self.flow.stores.writers(name))):
             for value in unit.code.values:
                 if value.op != "store_attr" or value.data != name:
                     continue
@@ -767,7 +767,7 @@ class Evaluation(Walk):
         """A list, set or dictionary that is written out; of a module's own with what other functions put into it."""
         made = _DISPLAYS[value.op](self, number, value)
         names = self._global_names(number) if self.code.kind == "module" else ()
-        return join([made, *(held for name in names for held in self.flow.filled(self.unit.module, name))])
+        return join([made, *(held for name in names for held in self.flow.variables.filled(self.unit.module, name))])
 
     def _global_names(self, number: int) -> list[str]:
         """The global variables in which a value is stored."""

@@ -114,7 +114,7 @@ def _may_be_object(side: Side, unit: Unit, call: Value) -> bool:
         row = side.flow.models.call(symbol.path)
         return row is not None and row.runs is not None
     if callee.op == "attr":
-        return callee.data in side.flow.written
+        return callee.data in side.flow.stores.written
     return symbol is None and callee.op != "const"
 
 

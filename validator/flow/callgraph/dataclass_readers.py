@@ -75,7 +75,7 @@ def _classes(value: Val) -> list[ClassDef]:
 
 
 def _object(at: Evaluation, number: int, cls: ClassDef) -> Val:
-    said = ((name, at.flow.declared_field(cls, name)) for name in at.flow.fields_of(cls))
+    said = ((name, at.flow.fields.declared(cls, name)) for name in at.flow.fields_of(cls))
     rows = tuple((name, value if objects_of(value) else UNKNOWN) for name, value in said)
     at.made.setdefault(number, {})[cls] = rows
     return obj("inst", cls)

@@ -20,7 +20,8 @@ class Suspects:
     def __init__(self, project: Project) -> None:
         self.project = project
         self._signatures = _signatures(project)
-        self._held = set(project.analysis(Flow).written) - of_libraries()  # those mostly are what libraries call so
+        # names of libraries mostly are what libraries call so
+        self._held = set(project.analysis(Flow).stores.written) - of_libraries()
         self._held.update(row.asname for m in project.modules.values() for row in m.facts.imports if row.asname)
         self._known: dict[tuple[str, tuple[str | None, ...], bool], bool] = {}
         self._methods: dict[str, list[Method]] = {}

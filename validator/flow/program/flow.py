@@ -3,28 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from validator.definitions import ClassDef, Method, Module, Symbol
-from validator.domains.placement import SPREADING, after
-from validator.domains.spmd import NONE, only, unsure
 from validator.errors import UsageError
 from validator.facts.model import Import
-from validator.flow.annotations import declared, objects_of
 from validator.flow.callgraph.callers import Callers
 from validator.flow.callgraph.name_index import Mentions, name_of
 from validator.flow.callgraph.wrappers import communicating
-from validator.flow.containers import GROWING
 from validator.flow.program.answers import EMPTY, NO_MAKERS, Answer, Makers, Passed, Result, grounded, joined, part_of
 from validator.flow.program.circumstances import Circumstances
+from validator.flow.program.fields import Fields
 from validator.flow.program.parameters import Parameters
+from validator.flow.program.placings import Placings
+from validator.flow.program.stores import Stores
 from validator.flow.program.unit import Unit
-from validator.flow.queries.outside_program import is_test
+from validator.flow.program.variables import Variables
 from validator.flow.solver import Read, Solver
 from validator.flow.substitution import instantiated
-from validator.flow.values import BOTTOM, MORE, NONE_OBJ, NOT_YET, TOP, UNKNOWN, Obj, Val, forget, join, join_origins
+from validator.flow.values import NOT_YET, Val, forget
 from validator.ir import Value
 from validator.ir.model import repeated
 from validator.models import Models, models
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
     from validator.flow.transfer import Evaluation
 
 _LAUNCHED = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE"})  # what launchers tell processes
-_SELVES = ("self", "inst")
-_OWNERS = ("self", "inst", "class")
 
 
 class Flow:
@@ -68,15 +65,19 @@ class Flow:
         self._evaluating: list[Evaluation | None] = []
         self.calls_by_name = Callers(self)
         self.parameters = Parameters(self)
+        self.stores = Stores(self)
+        self.fields = Fields(self)
+        self.placings = Placings(self)
+        self.variables = Variables(self)
         circumstances = Circumstances(self)
         self._equations: dict[str, Callable[..., Val | Makers]] = {
             "argument": self.parameters.argument,
-            "field": self._field,
-            "held": self._held,
-            "global": self._global,
+            "field": self.fields.field,
+            "held": self.fields.held,
+            "global": self.variables.variable,
             "under": circumstances.under,
-            "placed": self._placed,
-            "makers": self._makers,
+            "placed": self.placings.placed,
+            "makers": self.fields.makers,
             "state": circumstances.state,
             "random": circumstances.random,
         }
@@ -84,7 +85,6 @@ class Flow:
         self._defining: dict[Method, Unit | Flow | None] = {}
         self._remote: dict[ClassDef, bool] = {}
         self.foreign: dict[tuple[int, str], Val] = {}  # (number of a value, name): what is no code here
-        self._declared: dict[tuple[ClassDef, str], Val] = {}
         self.not_lowered = 0
 
     # -- units ---------------------------------------------------------------------------------------------
@@ -316,15 +316,6 @@ class Flow:
         found: tuple[Passed, ...] | None = self.part(("unit", caller), ("passed", unit))
         return found
 
-    def declared_field(self, cls: ClassDef, name: str) -> Val:
-        """What the annotations of a class and of those above it say of an attribute; BOTTOM where none does."""
-        known = self._declared.get((cls, name))
-        if known is None:
-            rows = ((owner, text) for owner in cls.mro for n, text in owner.facts.attributes if n == name and text)
-            known = join(declared(self.project, owner, text) for owner, text in rows)
-            self._declared[cls, name] = known
-        return known
-
     def vals(self, unit: Unit, numbers: tuple[int, ...]) -> tuple[Val, ...]:
         """Some of the values of a unit."""
         found: tuple[Val, ...] | None = self.part(("unit", unit), ("vals", numbers))
@@ -336,310 +327,9 @@ class Flow:
             return value
         return instantiated(value, lambda position: self.get("argument", unit, position))
 
-    # -- fields and globals --------------------------------------------------------------------------------
-
-    @cached_property
-    def _writers(self) -> dict[str, list[Method]]:
-        """By name of an attribute: the functions that store it."""
-        found: dict[str, dict[Method, None]] = {}
-        for function in self.project.functions():
-            for ref in function.facts.refs:
-                if ref.context == "store" and "." in ref.path:
-                    found.setdefault(ref.path.rpartition(".")[2], {})[function] = None
-        return {name: list(rows) for name, rows in found.items()}
-
-    @property
-    def written(self) -> Iterable[str]:
-        """The names of the attributes that functions store."""
-        return self._writers
-
-    def writers(self, name: str) -> list[Method]:
-        """The functions that store an attribute of that name."""
-        return self._where_they_stand(self._writers.get(name, []))
-
-    def _where_they_stand(self, methods: Iterable[Method]) -> list[Method]:
-        """Functions, and instead of those that are parts of others these."""
-        units = ((method, self.unit_of(method)) for method in methods)
-        return list(dict.fromkeys(self.standing(unit).method or m if unit is not None else m for m, unit in units))
-
-    @cached_property
-    def _placed_names(self) -> dict[str, list[Method]]:
-        """By name of an attribute: the functions that may place otherwise what it holds."""
-        found: dict[str, dict[Method, None]] = {}
-        for function in self.project.functions():
-            for name in self._placed_attributes(function):
-                found.setdefault(name, {})[function] = None
-        return {name: self._where_they_stand(rows) for name, rows in found.items()}
-
-    def _placed_attributes(self, function: Method) -> Iterator[str]:
-        """Attributes that a function may place otherwise: `fully_shard(self.model)`, `self.model.eval()`."""
-        for call in function.facts.calls:
-            if call.method in self.models.steps:
-                if "." in call.receiver:
-                    yield call.receiver.rpartition(".")[2]
-            elif call.method in self._placing:
-                yield from (a.value.rpartition(".")[2] for a in call.args if a.kind == "path" and "." in a.value)
-
-    @cached_property
-    def _placing(self) -> frozenset[str]:
-        """The names of functions that may place an argument otherwise: of the tables, and what hands a parameter on."""
-        found = set(self.mentions.also(row.name for row in self.models.calls.values() if row.state is not None))
-        calls: dict[str, dict[Method, None]] = {}
-        for function in self.project.functions():
-            params = {p.name for p in function.facts.params}
-            for call in function.facts.calls:
-                if any(a.kind == "path" and a.value in params for a in call.args):
-                    calls.setdefault(call.method, {})[function] = None
-        queue = list(found)
-        while queue:
-            for function in calls.get(queue.pop(), ()):
-                more = [name for name in self.mentions.also((function.name,)) if name not in found]
-                found.update(more)
-                queue += more
-        return frozenset(found)
-
-    def _field(self, cls: ClassDef, name: str, exact: bool) -> Val:
-        """What an attribute of the objects of a class holds, in closed form; BOTTOM where nothing stores it."""
-        family = set(cls.mro) if exact else {*cls.mro, *cls.descendants()}
-        found = [value for _, value, _ in self.stores(cls, name, family)]
-        found += self._fillings(name, lambda o: o[0] in _OWNERS and _related(o, family, cls), cls.path, family)
-        for owner in cls.mro if exact else (*cls.mro, *cls.descendants()):
-            assigned = name not in owner.methods and any(n == name for n, _ in owner.facts.attributes)
-            body = self.body_of(owner) if assigned else None
-            if body is not None:
-                rows = self.part(("unit", body), ("class_names", name))
-                found += rows if rows is not None else (NOT_YET,)
-        if any(each.fields_are_parameters for each in cls.mro):
-            found += self._constructed(cls, name, exact)
-        return _there_if_any(found, join_origins(found))
-
-    def stores(self, cls: ClassDef, name: str, family: set[ClassDef]) -> Iterator[tuple[Unit, Val, bool]]:
-        """What functions of the project store in an attribute of objects of a class, or of a family of it: in which
-        unit, what, and whether it depends on what callers pass."""
-        for method in self.writers(name):
-            unit = self.unit_of(method)
-            if unit is None or _is_of_tests(unit, cls.path) or _keeps_for_itself(unit, name, family):
-                continue
-            rows = self.part(("unit", unit), ("stored", name))
-            if rows is None:
-                yield unit, NOT_YET, False
-            for owner, value in rows or ():
-                owner = self.close(owner, unit)
-                if owner is NOT_YET:
-                    yield unit, NOT_YET, False
-                if any(o[0] in _OWNERS and _related(o, family, cls) for o in owner.each):
-                    yield unit, _on_all_ranks(self.close(value, unit)), value.symbolic
-                elif not any(o[0] in _SELVES for o in owner.each) and TOP in owner.objs:
-                    yield unit, self._perhaps(self.close(value, unit)), value.symbolic
-
-    def _held(self, holder: Any, name: str) -> Val:
-        """What functions of the project set as an attribute of a namespace; BOTTOM where none does.
-
-        Where it is an option too, what stood on the command line may still be there, which is the same on all ranks.
-        """
-        found = [UNKNOWN] if name in self._options and name not in self.models.ranks["names"] else []
-        parsed = len(found)
-        for method in self.writers(name):
-            unit = self.unit_of(method)
-            if unit is None or name not in unit.foreign or _is_of_tests(unit, holder[2].path):
-                continue
-            rows = self.part(("unit", unit), ("stored", name))
-            if rows is None:
-                found.append(NOT_YET)
-            for owner, value in rows or ():
-                is_holder = self._may_be(owner, unit, holder, set())
-                if is_holder is not False:
-                    found.append(NOT_YET if is_holder is None else _on_all_ranks(self.close(value, unit)))
-        return _there_if_any(found, join_origins(found)) if len(found) > parsed else BOTTOM
-
-    def _may_be(self, value: Val, unit: Unit, wanted: Obj, seen: set[tuple[Unit, int]]) -> bool | None:
-        """Whether a value of a unit may be an object; None where that is not known yet. A parameter that gets more
-        objects than are told apart is followed to each call."""
-        closed = self.close(value, unit)
-        if closed is NOT_YET:
-            return None
-        if wanted in closed.objs or MORE not in closed.objs:
-            return wanted in closed.objs
-        answers: set[bool | None] = set()
-        for _, position in value.of("param"):
-            if (unit, position) in seen:
-                continue
-            seen.add((unit, position))
-            for caller in self.callers(unit):
-                rows = self.passed(caller, unit)
-                answers |= {None} if rows is None else set()
-                given = (passed.argument(position) for passed in rows or ())
-                answers |= {self._may_be(each, caller, wanted, seen) for each in given if each is not None}
-        return True if True in answers else None if None in answers else False
-
-    @cached_property
-    def _options(self) -> frozenset[str]:
-        """The names under which parsers of the project put what they read."""
-        texts = (a.value for _, call in self.project.calls("add_argument") for a in call.args if a.kind == "const")
-        return frozenset(text.strip("'\"").lstrip("-").replace("-", "_") for text in texts)
-
-    def field(self, cls: ClassDef, name: str, exact: bool, asking: Unit) -> Val:
-        """What an attribute holds when a unit is entered: placed as the other units place it, which ran before."""
-        held: Val = self.get("field", cls, name, exact)
-        if name not in self._placed_names or held is BOTTOM or held is NOT_YET:
-            return held
-        state = held.state
-        rows = [o for o in self.get("placed", cls, name).objs if o[0] == "placing"]
-        for _, unit, _, step in sorted(rows, key=lambda o: (o[1].path, o[1].code.at, o[2])):
-            if unit is asking and step in SPREADING:
-                continue  # it comes later, or the value says so
-            state = after(state, step) if step in SPREADING else state | after(state, step)
-        return held.placed(state)
-
-    def _placed(self, cls: ClassDef, name: str) -> Val:
-        found = set()
-        family = {*cls.mro, *cls.descendants()}
-        for method in self._placed_names.get(name, ()):
-            unit = self.unit_of(method)
-            if unit is None:
-                continue
-            for order, (owner, attribute, step) in enumerate(self.get("unit", unit).placings):
-                owners = self.close(owner, unit).objs if attribute == name else frozenset()
-                if any(o[0] in _SELVES and _related(o, family, cls) for o in owners):
-                    found.add(("placing", unit, order, step))
-        return Val(frozenset(found))
-
-    @staticmethod
-    def _perhaps(value: Val) -> Val:
-        """What is stored in an object of unknown class: it may be this one's; what is not known either says nothing."""
-        if value is NOT_YET:
-            return value
-        return Val(value.objs - {TOP}, unsure(value.v), unsure(value.n), unsure(value.p), value.state)
-
-    def _fillings(
-        self, name: str, is_owner: Callable[[Any], bool], path: str, family: set[ClassDef] | None = None
-    ) -> Iterator[Val]:
-        """What is put into the container that an attribute (of a family of classes) or a global variable is."""
-        for method in self._fillers.get(name, ()):
-            unit = self.unit_of(method)
-            if unit is None or _is_of_tests(unit, path) or family is not None and _keeps_for_itself(unit, name, family):
-                continue
-            rows = self.part(("unit", unit), ("filled", name))
-            if rows is None:
-                yield NOT_YET
-            for owner, value in rows or ():
-                if any(map(is_owner, self.close(owner, unit).each)):
-                    yield self.close(value, unit)
-
-    @cached_property
-    def _fillers(self) -> dict[str, list[Method]]:
-        """By name of an attribute or global variable: the functions that put something into the container it is."""
-        found: dict[str, dict[Method, None]] = {}
-        for function in self.project.functions():
-            paths = [row.target.partition("[")[0] for row in function.facts.assigns if row.target.endswith("[]")]
-            paths += [call.receiver.partition("[")[0] for call in function.facts.calls if call.method in GROWING]
-            for path in paths:
-                found.setdefault(path.removesuffix(".setdefault()").rpartition(".")[2], {})[function] = None
-        return {name: self._where_they_stand(rows) for name, rows in found.items()}
-
-    def _constructed(self, cls: ClassDef, name: str, exact: bool) -> Iterator[Val]:
-        """What is passed for a field where objects of a data class are made."""
-        family = (cls,) if exact else (cls, *cls.descendants())
-        if name in self.fields_of(cls) and not any(map(self._is_spoken_of, family)):
-            said = self.declared_field(cls, name)
-            yield said if objects_of(said) else UNKNOWN
-        for each in family:
-            for unit in self.part(("makers", each.name), ("units", each)):
-                made = self.part(("unit", unit), ("made", each))
-                if made is None:
-                    yield NOT_YET
-                for rows in made or ():
-                    yield from (self.close(value, unit) for field, value in rows if field == name)
-
-    def _is_spoken_of(self, cls: ClassDef) -> bool:
-        """Whether anything names a class outside of its definition: only then may objects of it be made."""
-        units = self.mentions.naming(cls.name)
-        return any(unit.is_used(number) for unit in units for number in unit.named.get(cls.name, ()))
-
-    def _makers(self, name: str) -> Makers:
-        """The units that make objects of the data classes of a name."""
-        found: dict[ClassDef, tuple[Unit, ...]] = {}
-        for unit in self.mentions.naming(name):
-            for cls in self.part(("unit", unit), "makes"):
-                if cls.name == name:
-                    found[cls] = (*found.get(cls, ()), unit)
-        return Makers(found)
-
-    def _global(self, module: Module, name: str) -> Val:
-        """What a variable of a module holds, in closed form; BOTTOM while no store of it is known."""
-        found, stored = [], False
-        for unit in self.whole_units(module):
-            if any(v.op == "store_global" and v.data == name for v in self._global_stores(unit)):
-                stored = True
-                stores = self.part(("unit", unit), ("globals", name))
-                found += [
-                    _on_all_ranks(self.close(value, unit)) for value in (stores if stores is not None else (NOT_YET,))
-                ]
-        found += [*self.filled(module, name), *self._from_elsewhere(module, name)] if stored else ()
-        return join_origins(found) if stored else UNKNOWN
-
-    def _from_elsewhere(self, module: Module, name: str) -> Iterator[Val]:
-        """What functions of other modules store in a variable of a module: `import comm; comm.GROUP = group`."""
-        for method in self.writers(name):
-            unit = self.unit_of(method)
-            if unit is None or _is_of_tests(unit, module.path):
-                continue
-            rows = self.part(("unit", unit), ("stored", name))
-            if rows is None:
-                yield NOT_YET
-            for owner, value in rows or ():
-                if ("module", module) in self.close(owner, unit).objs:
-                    yield _on_all_ranks(self.close(value, unit))
-
-    def filled(self, module: Module, name: str) -> list[Val]:
-        """What functions put into the container that a variable of a module is."""
-        return list(self._fillings(name, lambda o: o == ("module", module), module.path))
-
-    def _global_stores(self, unit: Unit) -> list[Any]:
-        known = self._stores_of.get(unit)
-        if known is None:
-            known = self._stores_of[unit] = [v for v in unit.code.values if v.op == "store_global"]
-        return known
-
-    @cached_property
-    def _stores_of(self) -> dict[Unit, list[Any]]:
-        return {}
-
-
-def _there_if_any(stores: list[Val], held: Val) -> Val:
-    """What an attribute holds: no test of ranks decides whether it is there if one store stands under none, and no
-    store is of None."""
-    if not only(held.p, "rank", "member", "data") or held.may_be_none() or all(each.p for each in stores):
-        return held
-    return Val(held.objs, held.v, held.n, NONE, held.state)
-
-
-def _on_all_ranks(stored: Val) -> Val:
-    """What is stored: of groups that fill the job each rank has one, though it keeps only that to which it belongs."""
-    groups = stored.objs - {NONE_OBJ}
-    if not only(stored.p, "member") or not all(o[0] == "group" and o[2] == "every" for o in groups) or not groups:
-        return stored
-    return Val(stored.objs, stored.v, stored.n, stored.p - only(stored.p, "member"), stored.state)
-
-
-def _is_of_tests(unit: Unit, path: str) -> bool:
-    """Whether a test stores something in what another file has: not what the program's objects hold."""
-    return is_test(unit.path) and not is_test(path)
-
-
-def _keeps_for_itself(unit: Unit, name: str, family: set[ClassDef]) -> bool:
-    """Whether a unit stores an attribute of that name in nothing but its own object, which is none of a family: what
-    it stores need not be asked."""
-    return unit.cls not in family and name not in unit.foreign
-
 
 def _is_call(caller: Unit, passed: Passed) -> bool:
     return caller.code.values[passed.site].op in ("call", "part")
-
-
-def _related(o: Any, family: set[ClassDef], cls: ClassDef) -> bool:
-    """Whether an object whose attribute is stored may be one of a family: `self` also stands for classes below."""
-    return o[1] in family or (o[0] == "self" and o[1] in cls.mro)
 
 
 def _is_actor(cls: ClassDef) -> bool:
