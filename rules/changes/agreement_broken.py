@@ -24,7 +24,7 @@ from validator.drift.change import Change
 from validator.drift.orders import Orders
 from validator.facts.model import At
 from validator.finding import Finding
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.rule import Rule
 
 RULE = Rule("MP912", "agreement-broken", "warning", stable_since="0.3.0")

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from validator.domains.placement import may, mostly
 from validator.finding import Finding, Related
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.placements import Placings, asks_first, decided_by

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from validator.domains.placement import may
 from validator.finding import Finding, Related, Severity
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.escapes import Index
 from validator.flow.queries.outside_program import is_aside

@@ -30,7 +30,7 @@ from validator.facts.model import At
 from validator.facts.script import Word, parts
 from validator.finding import Finding, Related
 from validator.flow import Flow
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_test
 from validator.project import ClassDef, Method, Module, Project
 from validator.rule import Rule

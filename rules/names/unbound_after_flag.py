@@ -24,7 +24,7 @@ from validator.facts.model import At, Function
 from validator.finding import Finding, Related
 from validator.flow import Flow
 from validator.flow.control import reachable
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import blocks_of
 from validator.ir.model import Code
 from validator.project import Project

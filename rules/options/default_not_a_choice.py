@@ -21,7 +21,7 @@ from validator.facts.model import At
 from validator.finding import Finding
 from validator.flow import Flow
 from validator.flow.annotations import choices
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.values import BOTTOM, join
 from validator.ir.model import Value
 from validator.project import ClassDef, Method, Project

@@ -24,7 +24,7 @@ from validator.finding import Finding, Related
 from validator.flow import Flow
 from validator.flow.control import reachable
 from validator.flow.objects import Objects
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.project import ClassDef, Project
 from validator.rule import Rule

@@ -35,7 +35,7 @@ from validator.flow import Flow
 from validator.flow.callgraph.spelled_arguments import literal_keys
 from validator.flow.constructors import Constructors
 from validator.flow.objects import Callee, Objects
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
 from validator.project import ClassDef, Method, Project

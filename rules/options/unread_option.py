@@ -30,7 +30,7 @@ from validator.analysis.options.parsers import Options, Parser
 from validator.files.languages import language
 from validator.finding import Finding, Related
 from validator.flow import Flow
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_test
 from validator.project import Method, Project
 from validator.rule import Rule
@@ -107,7 +107,7 @@ def _renamed(options: Options, read: set[str], loose: dict[str, Related]) -> Ite
     rows = [(parser.function, option) for parser in options.parsers if parser.open for option in parser.options]
     rows += options.strays
     defined = {option.dest for _, option in rows}.union(*(parser.dests | parser.inner for parser in options.parsers))
-    stored = set(project.analysis(Flow).written) | {function.name for function in project.functions()}
+    stored = set(project.analysis(Flow).stores.written) | {function.name for function in project.functions()}
     wanted = {name: at for name, at in loose.items() if name not in defined and name not in stored}
     asked = _asked_for(project)
     seen: set[tuple[str, int]] = set()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from validator.flow.program import Flow
+from validator.flow.program.flow import Flow
 from validator.project import Project
 from validator.registry import load_rules
 from validator.run.config import Config

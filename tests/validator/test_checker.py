@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from validator.files.discovery import discover
 from validator.finding import Finding
-from validator.flow.program import Flow
+from validator.flow.program.flow import Flow
 from validator.project import Project
 from validator.registry import UsageError, check_selectors, enabled, load_rules
 from validator.rule import LoadedRule, Rule

@@ -18,7 +18,8 @@ from validator.facts.model import PROPERTY_DECORATORS
 from validator.flow.callgraph.callers import Mention
 from validator.flow.control import reachable
 from validator.flow.objects import Objects
-from validator.flow.program import Flow, Unit
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.values import NONE_OBJ
 from validator.project import Project

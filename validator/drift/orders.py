@@ -17,7 +17,7 @@ from validator.drift.statements.drops import Drops
 from validator.drift.statements.named_effects import collective, sounds_collective, table
 from validator.drift.statements.surroundings import condition, is_about_ranks, last_name, names_called
 from validator.facts.model import At
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, numbers_of
 
 _FILES = frozenset({"open", "load", "exists", "isfile", "isdir", "listdir", "glob", "rename", "move", "copy"})

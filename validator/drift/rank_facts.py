@@ -21,7 +21,7 @@ from validator.drift.statements.intention import Intention
 from validator.drift.statements.named_effects import collective, table
 from validator.drift.statements.surroundings import called_names, condition, is_about_ranks, last_name
 from validator.effects.files import Files
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, numbers_of, spanned
 from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.random_draws import drawn_apart, draws, rows_of
@@ -231,7 +231,7 @@ def _of_agreement(place: Place, names: dict[int, str]) -> Iterator[Fact]:
     if not thing:
         return
     causes = place.val.v if mixed is None else drawn_apart(place)
-    causes = instantiated_causes(causes, lambda position: place.flow.assumed(place.unit, position))
+    causes = instantiated_causes(causes, lambda position: place.flow.parameters.assumed(place.unit, position))
     kind = "order" if mixed is not None else "value"
     if UNIFORM in causes or draws(place) and not varying(causes):
         yield Fact("agreement", thing, _ALIKE, f"all ranks had the same {kind} of `{thing}`", place)

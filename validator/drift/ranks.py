@@ -18,7 +18,7 @@ from validator.drift.statements.differences import Edit, node_of
 from validator.drift.statements.drops import Drops, differences
 from validator.drift.statements.surroundings import is_told, last_name
 from validator.flow.calls import axes_in
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.substitution import instantiated
 
@@ -90,7 +90,9 @@ class Ranks:
         if number < 0:
             return None
         # a parameter is what its name says: to ask all callers would be to run through the project
-        value = instantiated(Place(side.flow, unit, number).val, lambda position: side.flow.assumed(unit, position))
+        value = instantiated(
+            Place(side.flow, unit, number).val, lambda position: side.flow.parameters.assumed(unit, position)
+        )
         numbers = frozenset(frozenset(o[2]) for o in value.of("ordinal"))
         if not numbers and unit.code.values[number].op == "attr":
             told = only(Place(side.flow, unit, number).closed.v, "rank")  # of a namespace that is handed on

@@ -19,7 +19,7 @@ from validator.drift.statements.differences import Edit, matcher
 from validator.drift.statements.drops import Drops
 from validator.errors import told
 from validator.finding import Finding
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.rule import LoadedRule
 from validator.source import SourceFile

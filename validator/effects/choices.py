@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from validator.effects.condition_keys import Assumed, Key, assume, holding, keys_of
 from validator.flow.callgraph.spelled_arguments import origins
-from validator.flow.program import Flow, Unit
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.pure_functions import Computed

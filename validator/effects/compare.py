@@ -31,7 +31,7 @@ from validator.effects.trace import (
     parts,
     raises,
 )  # fmt: skip
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 
 _BUDGET = 4000  # comparisons of one pair of arms before it is given up as undecided (silent)
 _DATA_AXES = frozenset({"dp", "cp"})  # the axes over which batches are distributed; others hold copies of them

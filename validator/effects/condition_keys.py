@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from validator.definitions import Method, Module, Value
-from validator.flow.program import Flow, Unit
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.pure_functions import Computed, computed
 from validator.ir.model import Value as Instruction

@@ -37,7 +37,9 @@ from validator.effects.trace import (
 )  # fmt: skip
 from validator.facts.model import At
 from validator.finding import Related, Severity
-from validator.flow.program import Flow, Target, Unit
+from validator.flow.program.answers import Target
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.flow.values import BOTTOM, UNKNOWN, Val
@@ -217,7 +219,7 @@ class Divergences:
             if position == 0 and unit.has_receiver:
                 continue
             passed: Val = self.flow.solver.settled(("argument", unit, position))
-            value = self.flow.assumed(unit, position) if passed is BOTTOM or passed is UNKNOWN else Val()
+            value = self.flow.parameters.assumed(unit, position) if passed is BOTTOM or passed is UNKNOWN else Val()
             bindings.append((position, value))
         return Target(unit, tuple(bindings))
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 
 from validator.domains.spmd import only
 from validator.flow.control import reachable
-from validator.flow.program import Flow, Unit
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.values import Obj, Val
 
@@ -126,7 +127,7 @@ def _stored(flow: Flow, unit: Unit, number: int, name: str) -> Iterator[Place]:
     family = {each for cls in classes for each in (*cls.mro, *cls.descendants())}
     holders = _holders(flow, unit, owner) if not family else frozenset()
     block = unit.code.values[number].block
-    for method in flow.writers(name):
+    for method in flow.stores.writers(name):
         writer = flow.unit_of(method)
         if writer is None or writer.cls not in family and not holders:
             continue

@@ -14,7 +14,8 @@ from typing import NamedTuple
 from validator.definitions import ClassDef
 from validator.domains.axes import WORLD
 from validator.domains.spmd import NONE, Cause, Causes, only
-from validator.flow.program import Flow, Unit
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.values import Val
 from validator.models import Models
 

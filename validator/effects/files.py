@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from validator.domains.spmd import NONE, Causes, data
 from validator.effects.condition_keys import Key
-from validator.flow.program import Flow, Unit, implicit
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit, implicit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.pure_functions import Computed, origin

@@ -14,7 +14,7 @@ from validator.effects.compare import Around, Comparison, Cursor
 from validator.effects.divergence import Divergences
 from validator.effects.exceptions import FAILURE, Classes, Failures, Handler, Point
 from validator.effects.trace import RETURN, Call, Choice, End, Frame, Issued, Op, Trace
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.ir.model import RawAt
 from validator.project import Project
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 from validator.definitions import Module
 from validator.effects.condition_keys import Key, keys_of
-from validator.flow.program import Flow, Unit
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 
 _CACHES = frozenset({"cache", "lru_cache", "cached_property", "lazy_property"})
 _ABSENT = frozenset({"Is", "IsNot", "Eq", "NotEq", "In", "NotIn"})

@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 from validator.domains.spmd import only
 from validator.flow.access_paths import Path, holds, paths_of
-from validator.flow.program import Flow, Target, Unit
+from validator.flow.program.answers import Target
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, users_of
 from validator.flow.queries.escapes import Held, Holders, Index, argument_of
 from validator.flow.values import BOTTOM, Val

@@ -13,7 +13,8 @@ from validator.domains.axes import REDUCED
 from validator.domains.spmd import NONE, UNIFORM, Cause, Causes
 from validator.effects.condition_keys import Key
 from validator.facts.model import At
-from validator.flow.program import Flow, Unit
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.models import Row
 

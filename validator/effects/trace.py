@@ -18,7 +18,9 @@ from validator.effects.made_once import made_already
 from validator.facts.model import At
 from validator.flow.callgraph.collective_reach import given_away
 from validator.flow.calls import axes_in
-from validator.flow.program import Flow, Operation, Result, Target, Unit, implicit
+from validator.flow.program.answers import Operation, Result, Target
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit, implicit
 from validator.flow.queries.base import Place
 from validator.flow.queries.pure_functions import computed, origin
 from validator.flow.substitution import instantiated, instantiated_causes
@@ -116,7 +118,7 @@ class Frame:
     def argument(self, position: int, flow: Flow) -> Val:
         assert self.target is not None
         given = self.target.argument(position)
-        return given if given is not None else flow.default(self.unit, self.unit.code.params[position][0])
+        return given if given is not None else flow.parameters.default(self.unit, self.unit.code.params[position][0])
 
     def causes(self, causes: Causes, flow: Flow) -> Causes:
         """The causes of a condition in the terms of the outermost unit."""

@@ -21,7 +21,8 @@ from validator.effects.trace import (
     Traces,
     parts,
 )  # fmt: skip
-from validator.flow.program import Flow, Unit
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.values import Obj
 from validator.project import Project
 

@@ -6,7 +6,7 @@ which container it is an element, so that two loops over one list meet.
 
 from __future__ import annotations
 
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.ir.model import Value
 
 # The number of a value, then steps: `.attribute`, `#position`, `[key]`, `*` for any element.

@@ -30,7 +30,8 @@ from validator.flow.values import (
 )
 
 if TYPE_CHECKING:
-    from validator.flow.program import Flow, Unit
+    from validator.flow.program.flow import Flow
+    from validator.flow.program.unit import Unit
     from validator.flow.transfer import Evaluation
 
 # Attributes that tell of what kind a value is, not what it holds.
@@ -235,7 +236,7 @@ def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exa
         return obj("class", cls)
     receiver = of_one(o)
     found: list[Val] = []
-    held = at.flow.field(cls, name, exact, at.unit)
+    held = at.flow.placings.on_entry(cls, name, exact, at.unit)
     if held != BOTTOM:
         found.append(_with_receiver(held, receiver) if _is_of_body(cls, name) else held)
     for method in _methods(at.flow, cls, name, exact):
@@ -246,7 +247,7 @@ def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exa
         library = [_of_library(at, base, name) for base in cls.external_bases]
         found += [v for v in library if v.objs or v.v]
     if not found or all(held.objs <= _NOTHING_KNOWN and not held.v for held in found):
-        said = at.flow.declared_field(cls, name)
+        said = at.flow.fields.declared(cls, name)
         if objects_of(said):
             return Val(said.objs | frozenset(o for held in found for o in held.each if o == NONE_OBJ))
     if not found:

@@ -10,7 +10,7 @@ from validator.flow.substitution import instantiated
 from validator.flow.values import BOTTOM, NONE_OBJ, UNKNOWN, Obj, Val, bare, join, obj, picked, sequence, tuple_of
 
 if TYPE_CHECKING:
-    from validator.flow.program import Unit
+    from validator.flow.program.unit import Unit
     from validator.flow.transfer import Evaluation
 
 _OWN = Val(UNKNOWN.objs, data())  # a batch of numbers: each rank has its own

@@ -45,7 +45,8 @@ from validator.flow.attributes import NOBODY, attribute, described, is_unknown
 from validator.flow.callgraph import dataclass_readers as readers
 from validator.flow.callgraph import sections
 from validator.flow.containers import GROWING
-from validator.flow.program import Operation, Site, Target, Unit
+from validator.flow.program.answers import Operation, Site, Target
+from validator.flow.program.unit import Unit
 from validator.flow.queries import tensors
 from validator.flow.substitution import instantiated
 from validator.flow.values import (
@@ -315,7 +316,7 @@ class Calling:
             given = bindings.get(position)
             if given is not None:
                 return given
-            return self.flow.default(unit, unit.code.params[position][0])
+            return self.flow.parameters.default(unit, unit.code.params[position][0])
 
         self._changed_arguments(number, unit, argument, shift)
         self._wrapped_by(number, unit, result.returned, shift)
@@ -337,7 +338,7 @@ class Calling:
             given = argument(position)
             if not given.objs or given is NOT_YET or TOP in given.objs:
                 return back
-            gone |= objects_of(self.flow.declared(unit, name))
+            gone |= objects_of(self.flow.parameters.declared(unit, name))
         return Val(back.objs - gone, back.v, back.n, back.p, back.state) if gone & back.objs else back
 
     def _changed_arguments(self, number: int, unit: Unit, argument: Callable[[int], Val], shift: int) -> None:
@@ -380,7 +381,7 @@ class Calling:
                 elif name in left and kind != "pos":
                     bindings[position] = left.pop(name)
                 elif spreads and (parts := _handed_on(spreads, position - len(positional), name, kind)):
-                    bindings[position] = join([*parts, self.flow.default(unit, name)])
+                    bindings[position] = join([*parts, self.flow.parameters.default(unit, name)])
             elif kind == "*":
                 bindings[position] = tuple_of(given) if len(given) < 12 else sequence(join(given))
                 if "*" in spreads:  # all of it where nothing stands before it, else some end of it
@@ -1219,7 +1220,7 @@ class Calling:
         if cls is None or any(o[0] not in ("top", "param", "part") for o in loss.each):
             return False
         names = dict.fromkeys(name for owner in cls.mro for name in owner.instance_attributes)
-        fields = (self.flow.field(cls, name, False, self.at.unit) for name in names)
+        fields = (self.flow.placings.on_entry(cls, name, False, self.at.unit) for name in names)
         return any(certainly(held.state, *WRAPPING) for held in fields)
 
     def _states_of(self, numbers: tuple[int, ...]) -> Iterator[frozenset[str]]:

@@ -34,10 +34,10 @@ class Constructors:
     @cached_property
     def _replaced(self) -> frozenset[ClassDef]:
         """The classes into which some code puts another `__init__`."""
-        from validator.flow.program import Flow
+        from validator.flow.program.flow import Flow
 
         flow, found = self.project.analysis(Flow), set[ClassDef]()
-        for unit in flow.units(iter(flow.writers("__init__"))):
+        for unit in flow.units(iter(flow.stores.writers("__init__"))):
             owners = (flow.close(owner, unit) for owner, _ in flow.result(unit).stored.get("__init__", ()))
             found.update(o[1] for owner in owners for o in owner.each if o[0] == "class")
         return frozenset(found)

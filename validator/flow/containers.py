@@ -11,7 +11,7 @@ from validator.flow.values import Val, bare, obj, sequence
 from validator.ir import Value
 
 if TYPE_CHECKING:
-    from validator.flow.program import Unit
+    from validator.flow.program.unit import Unit
     from validator.flow.transfer import Evaluation
 
 GROWING = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put"})

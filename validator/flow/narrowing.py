@@ -13,7 +13,7 @@ from validator.ir import Value
 from validator.models import Models
 
 if TYPE_CHECKING:
-    from validator.flow.program import Unit
+    from validator.flow.program.unit import Unit
 
 
 OBJECTS = frozenset({"inst", "self", "handle"})  # of classes of the project

@@ -18,7 +18,7 @@ from validator.flow.callgraph.callers import called
 from validator.flow.callgraph.spelled_arguments import origins
 from validator.flow.constructors import REMOTE, Constructors
 from validator.flow.narrowing import OBJECTS, told_apart, without
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.pure_functions import computed
@@ -164,7 +164,7 @@ class Objects:
         known = self._keeps.get((cls, name))
         if known is None:
             found = Val()
-            for unit, value, passed in self.flow.stores(cls, name, set(cls.mro)):
+            for unit, value, passed in self.flow.fields.stores(cls, name, set(cls.mro)):
                 own = unit.method if unit.cls is not None and unit.cls in cls.mro else None
                 if not passed and (own is None or _has(cls, own)):
                     found = join2(found, value)
@@ -204,7 +204,7 @@ class Objects:
         """A value with what callers pass; a parameter that is declared to be of the project's classes is nothing else,
         whoever may call, unless the program itself passes objects of classes that have nothing to do with these."""
         closed, root = place.closed, place.root
-        said = self.flow.declared(root.unit, root.value.data[1]) if root.value.op == "param" else BOTTOM
+        said = self.flow.parameters.declared(root.unit, root.value.data[1]) if root.value.op == "param" else BOTTOM
         if not said.objs and (not closed.objs or TOP in closed.objs):
             said = self._annotated(root)
         if not said.objs or TOP in said.objs:
@@ -314,7 +314,7 @@ class Objects:
         and come by any variable."""
         value = caller.code.values[callee]
         if value.op == "attr":
-            return value.data in names or value.data in _HANDING or value.data in self.flow.written
+            return value.data in names or value.data in _HANDING or value.data in self.flow.stores.written
         return value.op != "name" or value.data in names or self.flow.symbol(caller, value) is None
 
     def reached_by(self, callee: Place, user: Place) -> Reached:

@@ -34,7 +34,9 @@ from validator.flow.calls import Calling, axes_in
 from validator.flow.containers import GROWING, fillings
 from validator.flow.control import reachable
 from validator.flow.narrowing import narrowed
-from validator.flow.program import Flow, Passed, Result, Site, Unit
+from validator.flow.program.answers import Passed, Result, Site
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.queries.tensors import apart, computed
 from validator.flow.texts import spelled
 from validator.flow.values import (
@@ -402,7 +404,7 @@ class Evaluation(Walk):
             return obj("self", unit.cls)
         objs: set[Obj] = {("param", position)}
         if unit.method is not None and kind not in ("*", "**"):
-            objs |= objects_of(self.flow.declared(unit, name))
+            objs |= objects_of(self.flow.parameters.declared(unit, name))
         v, n, p = (frozenset({Cause("param", "", True, facet, position)}) for facet in "vnp")
         return Val(frozenset(objs), v, n, p, of_parameter(position))
 
@@ -740,7 +742,7 @@ class Evaluation(Walk):
 
     def _is_made_under(self, test: int, name: str) -> bool:
         found = False
-        for unit in self.flow.units(iter(self.flow.writers(name))):
+        for unit in self.flow.units(iter(self.flow.stores.writers(name))):
             for value in unit.code.values:
                 if value.op != "store_attr" or value.data != name:
                     continue
@@ -765,7 +767,7 @@ class Evaluation(Walk):
         """A list, set or dictionary that is written out; of a module's own with what other functions put into it."""
         made = _DISPLAYS[value.op](self, number, value)
         names = self._global_names(number) if self.code.kind == "module" else ()
-        return join([made, *(held for name in names for held in self.flow.filled(self.unit.module, name))])
+        return join([made, *(held for name in names for held in self.flow.variables.filled(self.unit.module, name))])
 
     def _global_names(self, number: int) -> list[str]:
         """The global variables in which a value is stored."""

@@ -17,7 +17,7 @@ from validator.ir.model import Code
 from validator.ir.model import Value as Instruction
 
 if TYPE_CHECKING:
-    from validator.flow.program import Unit
+    from validator.flow.program.unit import Unit
     from validator.flow.solver import Read
 
 _NOTING = frozenset({"call", "part", "attr", "iter", "enter", "leave", "store_item"})  # what notes more than a value

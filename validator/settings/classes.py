@@ -143,7 +143,7 @@ class Schemas:
         return Schema(cls, fields, open_ended) if fields else None
 
     def _field(self, cls: ClassDef, name: str, text: str) -> Field:
-        declared = self.flow.declared_field(cls, name)
+        declared = self.flow.fields.declared(cls, name)
         classes, around = _held(declared)
         allowed = choices(text) if "Literal" in text else None
         if classes and all(_is_enumeration(each) for each in classes):

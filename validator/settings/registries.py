@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.flow import Flow
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_test
 from validator.ir.model import Value
 from validator.project import ClassDef, Module, Project

@@ -65,7 +65,7 @@ def _shuffles(place: Place) -> bool:
     value = argument.root.value
     passed = argument.closed.objs
     if value.op == "param" and const_obj(True) not in passed and const_obj(False) not in passed:
-        passed = place.flow.default(place.unit, value.data[1]).objs
+        passed = place.flow.parameters.default(place.unit, value.data[1]).objs
     return const_obj(True) in passed
 
 

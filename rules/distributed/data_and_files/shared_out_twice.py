@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from validator.domains.axes import SOME, WHOLE
 from validator.finding import Finding, Related
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.origins import trail
 from validator.flow.queries.outside_program import is_aside

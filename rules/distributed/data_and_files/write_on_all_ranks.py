@@ -26,7 +26,8 @@ from validator.domains.spmd import only
 from validator.effects.divergence import Divergences
 from validator.effects.files import Files
 from validator.finding import Finding, Related
-from validator.flow.program import Operation, Unit
+from validator.flow.program.answers import Operation
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Project

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.finding import Finding, Related
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.threads import Thread, is_awaited, run_by, threads

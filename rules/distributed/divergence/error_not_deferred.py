@@ -21,7 +21,7 @@ from typing import NamedTuple
 from validator.effects.divergence import Divergences
 from validator.effects.exceptions import Classes, Failures, Handler, raised, takes
 from validator.finding import Finding, Related
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.placements import follows

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from validator.finding import Finding, Related, Severity
 from validator.flow.annotations import spelled
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Method, Project

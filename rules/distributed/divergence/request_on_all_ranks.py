@@ -22,7 +22,7 @@ from validator.domains.axes import NODE, WORLD
 from validator.domains.spmd import only
 from validator.effects.condition_keys import Key, Keys
 from validator.finding import Finding, Related
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Project

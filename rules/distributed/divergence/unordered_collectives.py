@@ -22,7 +22,8 @@ from collections.abc import Iterator
 
 from validator.domains.spmd import varying
 from validator.finding import Finding, Related
-from validator.flow.program import Operation, Unit
+from validator.flow.program.answers import Operation
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries, blocks_of
 from validator.flow.values import Val
 from validator.project import Project

@@ -21,7 +21,7 @@ from validator.domains.placement import SHARDING, Placements, may
 from validator.domains.spmd import UNIFORM
 from validator.effects.divergence import Divergences
 from validator.finding import Finding, Related
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.ir.model import Loop

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from validator.domains.axes import UNKNOWN, WHOLE, Axes, axes_of
 from validator.domains.spmd import only
 from validator.finding import Finding
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.project import Project
 from validator.rule import Rule

@@ -22,7 +22,7 @@ from validator.domains.axes import WHOLE, Axes, of_parallelism
 from validator.domains.spmd import only
 from validator.finding import Finding
 from validator.flow.calls import axes_in
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.project import Project
 from validator.rule import Rule

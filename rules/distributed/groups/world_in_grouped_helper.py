@@ -25,7 +25,8 @@ from typing import NamedTuple
 from validator.domains.axes import LOCAL, NODE, UNKNOWN, WORLD, Axes
 from validator.finding import Finding, Related
 from validator.flow.calls import axes_in
-from validator.flow.program import Flow, Unit
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.left_out_groups import LeftOut, left_out
 from validator.flow.queries.outside_program import is_aside

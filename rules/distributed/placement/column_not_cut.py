@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from validator.domains.axes import of_parallelism
 from validator.finding import Finding, Related
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Project

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from validator.domains.placement import certainly, may
 from validator.finding import Finding, Related
 from validator.flow.access_paths import Path, paths_of
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.captured_parameters import MAKING, Stretch, Taking, own_names, takings
 from validator.flow.queries.escapes import Index, argument_of

@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from validator.domains.placement import SHARDING, may, mostly
 from validator.finding import Finding, Related
 from validator.flow.access_paths import ELEMENT, Path
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import Index, argument_of
 from validator.flow.queries.outside_program import is_aside

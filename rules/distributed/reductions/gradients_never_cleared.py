@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from validator.finding import Finding
 from validator.flow.control import reachable
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries, blocks_of
 from validator.flow.queries.cleared_gradients import Gradients, computes
 from validator.flow.queries.escapes import argument_of

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from validator.domains.axes import WORLD
 from validator.domains.spmd import Causes
 from validator.finding import Finding, Related
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.sums import KEEPING, is_scaled, is_size, spanned, summed

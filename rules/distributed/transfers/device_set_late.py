@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from validator.effects.divergence import Divergences
 from validator.finding import Finding, Related
 from validator.flow.control import comes_after
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Project

@@ -53,7 +53,7 @@ def _declared(objects: Objects, asked: Place, user: Place) -> frozenset[ClassDef
     held = objects.held(asked, user)
     if asked.value.op == "attr":
         owners = objects.held(asked.operand(0))
-        said = [classes_of(objects.flow.declared_field(cls, asked.value.data)) for cls in owners.classes]
+        said = [classes_of(objects.flow.fields.declared(cls, asked.value.data)) for cls in owners.classes]
         if owners.complete and said and all(said):
             return frozenset().union(*said)
     return held.classes if held.complete and held.classes == held.below else frozenset()

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from validator.analysis.interfaces.binding import keeps_signature
 from validator.finding import Finding, Related, Severity
 from validator.flow.objects import Objects
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.project import Method, Project
 from validator.rule import Rule

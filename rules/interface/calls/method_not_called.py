@@ -25,7 +25,7 @@ from validator.analysis.interfaces.binding import keeps_signature
 from validator.finding import Finding, Related
 from validator.flow.narrowing import OBJECTS
 from validator.flow.objects import Objects, is_passed
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.values import NONE_OBJ
 from validator.models import Models

@@ -29,7 +29,7 @@ from validator.definitions import ClassDef, Method
 from validator.finding import Finding, Related
 from validator.flow.callgraph.spelled_arguments import call_of
 from validator.flow.objects import Objects
-from validator.flow.program import Flow
+from validator.flow.program.flow import Flow
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
 from validator.project import Project

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from rules.interface.calls.arguments_swapped import MEANT, go_back
 from validator.finding import Finding, Related
 from validator.flow.callgraph.refusable_calls import Suspects
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
 from validator.project import Project

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from validator.analysis.interfaces.members import method_of
 from validator.definitions import ClassDef
 from validator.flow import Flow
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_test
 from validator.models.members import is_telling

@@ -9,7 +9,7 @@ from validator.analysis.interfaces.binding import keeps_signature
 from validator.definitions import Method
 from validator.facts.model import Argument, Call
 from validator.flow.objects import Objects
-from validator.flow.program import Flow
+from validator.flow.program.flow import Flow
 from validator.flow.queries.base import Place
 from validator.project import Project
 

@@ -16,7 +16,7 @@ from validator.analysis.interfaces.binding import bind
 from validator.definitions import PLAIN_BASES, REGISTERING, plain_decorators
 from validator.facts.model import Assign, Call, Guard
 from validator.flow.constructors import takes_more
-from validator.flow.program import Flow
+from validator.flow.program.flow import Flow
 from validator.flow.queries.base import Place
 from validator.models.members import is_known, listed, of_base
 from validator.project import ClassDef, Method, Project

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from validator.definitions import ClassDef, Module
 from validator.flow import Flow
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.ir import Value
 from validator.models.members import is_telling
 from validator.project import Project

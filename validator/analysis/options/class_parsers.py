@@ -9,7 +9,7 @@ from validator.analysis.options.option import Option
 from validator.definitions import ClassDef
 from validator.facts.model import Call
 from validator.flow.literals import UNKNOWN
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import Index
 from validator.flow.values import Val, elements

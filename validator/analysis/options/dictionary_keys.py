@@ -10,7 +10,7 @@ from typing import NamedTuple
 from validator.analysis.interfaces.company import path_of
 from validator.analysis.interfaces.unspelled import Unspelled, are_alike
 from validator.flow import Flow
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_aside, is_test
 from validator.ir import Value

@@ -20,7 +20,7 @@ from validator.flow.callgraph.dataclass_readers import rebuilt
 from validator.flow.callgraph.receivers import meeting
 from validator.flow.literals import UNKNOWN
 from validator.flow.objects import Objects
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.project import ClassDef, Method, Project
 

@@ -12,7 +12,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.facts.model import At
-from validator.flow.program import Flow, Unit
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.ir.model import Value

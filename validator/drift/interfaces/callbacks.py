@@ -9,7 +9,7 @@ from validator.drift.change import Side
 from validator.facts.model import Call
 from validator.flow.callgraph.dispatch import Sent, as_call, from_outside
 from validator.flow.objects import Objects
-from validator.flow.program import Unit, implicit
+from validator.flow.program.unit import Unit, implicit
 from validator.flow.queries.base import Place
 
 

@@ -18,7 +18,7 @@ from validator.drift.names.occurrences import Occurrence
 from validator.facts.model import Argument, Assign, Call, Param
 from validator.flow.callgraph.spelled_arguments import call_of, origins
 from validator.flow.objects import Objects
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.ir.model import Value
@@ -114,7 +114,7 @@ def _may_be_object(side: Side, unit: Unit, call: Value) -> bool:
         row = side.flow.models.call(symbol.path)
         return row is not None and row.runs is not None
     if callee.op == "attr":
-        return callee.data in side.flow.written
+        return callee.data in side.flow.stores.written
     return symbol is None and callee.op != "const"
 
 

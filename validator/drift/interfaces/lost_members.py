@@ -9,7 +9,7 @@ from validator.analysis.interfaces.members import Members
 from validator.definitions import ClassDef
 from validator.drift.change import Change
 from validator.flow.objects import Held, Objects
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign
 from validator.models.members import is_known

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from validator.definitions import External, Method
 from validator.drift.change import Side
 from validator.flow.callgraph.spelled_arguments import literal_keys
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.ir.model import Value
 
 

@@ -15,7 +15,7 @@ from validator.drift.interfaces.result_shapes import Form, Forms, FormsOf, Use, 
 from validator.drift.statements.differences import node_of
 from validator.drift.statements.surroundings import last_name
 from validator.facts.model import At
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign
 from validator.ir.model import Value
 from validator.models.members import is_telling

@@ -16,7 +16,7 @@ from validator.drift.statements.surroundings import called_names, names_asked, n
 from validator.drift.statements.weakened import DEVICES
 from validator.facts.model import Call, Param
 from validator.flow.callgraph.spelled_arguments import call_of
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.models.members import is_telling
 from validator.source import SourceFile

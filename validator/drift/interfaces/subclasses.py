@@ -13,7 +13,7 @@ from validator.drift.change import Change
 from validator.drift.interfaces.calls import Site, misfit, sites
 from validator.drift.interfaces.signatures import outline
 from validator.drift.statements.drops import Drops
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.models.members import of_libraries
 

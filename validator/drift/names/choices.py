@@ -9,7 +9,7 @@ from typing import NamedTuple
 from validator.drift.change import Change
 from validator.drift.names.occurrences import option_name
 from validator.facts.model import At
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_test
 from validator.source import SourceFile
 

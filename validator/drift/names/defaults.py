@@ -14,7 +14,7 @@ from validator.definitions import Module
 from validator.drift.change import Change, Side
 from validator.drift.names.occurrences import option_name
 from validator.facts.model import At
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.ir.model import Value
 from validator.models.members import is_telling

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from validator.definitions import ClassDef, Method
 from validator.drift.change import Side
 from validator.flow.objects import Objects
-from validator.flow.program import Unit, implicit
+from validator.flow.program.unit import Unit, implicit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_test
 from validator.ir.model import Value

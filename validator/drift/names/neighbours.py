@@ -19,7 +19,7 @@ from validator.drift.names.occurrences import Occurrence, groups, variables_show
 from validator.drift.names.removed import Lost, Names, are_like
 from validator.drift.names.sections import Sections
 from validator.facts.model import At
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.ir.model import Value
 from validator.source import SourceFile

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from validator.facts.config_files import Setting
 from validator.facts.model import At
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.ir.model import Value
 from validator.source import SourceFile
 

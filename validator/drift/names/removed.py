@@ -20,7 +20,7 @@ from validator.drift.names.occurrences import Occurrence, link_of
 from validator.drift.names.saved_keys import is_expected
 from validator.drift.statements.drops import Drops
 from validator.facts.model import At
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.models.members import is_known, is_telling, of_libraries
 

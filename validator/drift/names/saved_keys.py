@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from validator.drift.change import Change, Pair, Side
 from validator.drift.names.occurrences import Occurrence
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
 

@@ -15,7 +15,7 @@ from validator.drift.statements.drops import Drop, Drops
 from validator.drift.statements.surroundings import last_name
 from validator.facts.config_files import Setting
 from validator.facts.model import At
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.ir.model import Value
 from validator.models.members import is_telling

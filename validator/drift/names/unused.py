@@ -19,7 +19,7 @@ from validator.drift.statements.surroundings import called_names
 from validator.drift.statements.weakened import is_parallel
 from validator.facts.model import At
 from validator.finding import Severity
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
 
 _SAME = 0.6  # of the statements that must be as they were: else the function was written anew

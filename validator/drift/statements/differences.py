@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from difflib import SequenceMatcher
 from typing import NamedTuple
 
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 
 _LIKE = 0.5  # of the words of two statements that one became the other
 _PAIRED = 1_000_000  # pairs of words, beyond which a stretch that was replaced is one that was written anew

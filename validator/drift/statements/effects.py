@@ -45,7 +45,7 @@ from validator.drift.statements.surroundings import (
 )
 from validator.drift.statements.weakened import is_parallel
 from validator.finding import Severity
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_test
 
 _FEW = 3  # edits in a function, beyond which it does something else now

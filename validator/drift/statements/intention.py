@@ -23,7 +23,7 @@ from validator.drift.change import Change, Pair, code_of
 from validator.drift.statements.differences import Edit, Statement, node_of
 from validator.drift.statements.drops import Drops
 from validator.finding import Severity
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.source import SourceFile
 
 _WORD = re.compile(r"[^\W\d]\w*")

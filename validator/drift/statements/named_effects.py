@@ -10,7 +10,7 @@ from typing import Any
 from validator.drift.statements.differences import Statement
 from validator.drift.statements.surroundings import called, last_name
 from validator.files.tables import load_toml
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.models import models
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from validator.domains.axes import of_parallelism
 from validator.drift.change import Pair
 from validator.drift.statements.differences import Edit, Statement, header, in_head
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 
 CONTEXTS = (ast.With, ast.AsyncWith)
 BRANCHES = ("if ", "orelse of if ", "except ", "case ")

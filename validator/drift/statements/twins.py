@@ -23,7 +23,7 @@ from validator.drift.statements.weakened import is_parallel
 from validator.facts.model import Param
 from validator.finding import Severity
 from validator.flow.callgraph.spelled_arguments import call_of
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
 
 _FEW = 2  # edits in a function, beyond which it is another one now

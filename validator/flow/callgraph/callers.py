@@ -15,7 +15,8 @@ from validator.flow.queries.outside_program import is_test
 from validator.ir.model import Value
 
 if TYPE_CHECKING:
-    from validator.flow.program import Flow, Unit
+    from validator.flow.program.flow import Flow
+    from validator.flow.program.unit import Unit
 
 _MAKING = ("__init__", "__new__", "__post_init__", "__call__")
 # Results of instructions that are no object of a class of the project.
@@ -193,14 +194,14 @@ class Callers:
 
     def _stores(self, cls: ClassDef, name: str) -> bool:
         """Whether objects of a class keep something else under the name of a method."""
-        return any(writer.cls is None or self._related(writer.cls, cls) for writer in self.flow.writers(name))
+        return any(writer.cls is None or self._related(writer.cls, cls) for writer in self.flow.stores.writers(name))
 
     @cached_property
     def _attributes(self) -> frozenset[str]:
         """The names of attributes that something is stored under, in objects or in the bodies of classes."""
         classes = (name for cls in self.flow.project.classes() for name, _ in cls.facts.attributes)
         nested = (cls.name for cls in self.flow.project.classes() if "." in cls.qualname)
-        return frozenset((*self.flow.written, *classes, *nested))
+        return frozenset((*self.flow.stores.written, *classes, *nested))
 
     def _related(self, one: ClassDef, other: ClassDef) -> bool:
         """Whether an object may be of both classes."""

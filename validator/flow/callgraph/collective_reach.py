@@ -17,7 +17,9 @@ from validator.flow.callgraph.callers import is_taken
 from validator.flow.values import Obj, Val, parts_of
 
 if TYPE_CHECKING:
-    from validator.flow.program import Flow, Result, Unit
+    from validator.flow.program.answers import Result
+    from validator.flow.program.flow import Flow
+    from validator.flow.program.unit import Unit
 
 # What the language runs of an object without naming it.
 _IMPLICIT = frozenset({

@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 from validator.domains.axes import Axes
 from validator.domains.spmd import Causes, only
-from validator.flow.program import Flow, Passed, Unit
+from validator.flow.program.answers import Passed
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, spanned
 from validator.flow.queries.escapes import argument_of
 from validator.flow.substitution import instantiated
@@ -89,7 +91,7 @@ def _outward(context: Context, unit: Unit, caller: Unit, passed: Passed) -> Cont
 
     def argument(position: int) -> Val:
         value = passed.argument(position)
-        return value if value is not None else flow.default(unit, unit.code.params[position][0])
+        return value if value is not None else flow.parameters.default(unit, unit.code.params[position][0])
 
     def bound(each: Given) -> Given:
         val = instantiated(each.val, argument)

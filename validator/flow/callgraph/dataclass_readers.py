@@ -14,7 +14,8 @@ from validator.flow.attributes import NOBODY
 from validator.flow.values import BOTTOM, NOT_YET, UNKNOWN, Obj, Val, elements, join, mapped, obj, tuple_of
 
 if TYPE_CHECKING:
-    from validator.flow.program import Flow, Unit
+    from validator.flow.program.flow import Flow
+    from validator.flow.program.unit import Unit
     from validator.flow.transfer import Evaluation
 
 _ARGPARSE = "argparse.ArgumentParser"
@@ -74,7 +75,7 @@ def _classes(value: Val) -> list[ClassDef]:
 
 
 def _object(at: Evaluation, number: int, cls: ClassDef) -> Val:
-    said = ((name, at.flow.declared_field(cls, name)) for name in at.flow.fields_of(cls))
+    said = ((name, at.flow.fields.declared(cls, name)) for name in at.flow.fields_of(cls))
     rows = tuple((name, value if objects_of(value) else UNKNOWN) for name, value in said)
     at.made.setdefault(number, {})[cls] = rows
     return obj("inst", cls)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.facts.model import Argument, Call
-from validator.flow.program import Unit, implicit
+from validator.flow.program.unit import Unit, implicit
 from validator.flow.queries.base import Place, Queries
 
 _SENDING = frozenset({"remote", "options"})  # Ray: `method.options(…).remote(…)`

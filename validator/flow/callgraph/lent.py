@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.definitions import ClassDef
-from validator.flow.program import Flow, Unit
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.escapes import Index, argument_of
 from validator.flow.queries.origins import makers

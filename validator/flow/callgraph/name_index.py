@@ -15,7 +15,8 @@ from validator.definitions import Module
 from validator.ir.model import Value
 
 if TYPE_CHECKING:
-    from validator.flow.program import Flow, Unit
+    from validator.flow.program.flow import Flow
+    from validator.flow.program.unit import Unit
 
 _TEXT = 200
 _WORD = re.compile(r"\w+")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from validator.flow.callgraph.sections import of_program
-from validator.flow.program import Flow, Unit
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.values import Val, parts_of
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from validator.analysis.interfaces.binding import Misfit, keeps_signature, misfit_of, parameters
 from validator.facts.model import Call, Param
 from validator.flow.constructors import Constructors
-from validator.flow.program import Flow
+from validator.flow.program.flow import Flow
 from validator.models.members import is_telling, of_libraries
 from validator.project import Method, Project
 
@@ -20,7 +20,8 @@ class Suspects:
     def __init__(self, project: Project) -> None:
         self.project = project
         self._signatures = _signatures(project)
-        self._held = set(project.analysis(Flow).written) - of_libraries()  # those mostly are what libraries call so
+        # names of libraries mostly are what libraries call so
+        self._held = set(project.analysis(Flow).stores.written) - of_libraries()
         self._held.update(row.asname for m in project.modules.values() for row in m.facts.imports if row.asname)
         self._known: dict[tuple[str, tuple[str | None, ...], bool], bool] = {}
         self._methods: dict[str, list[Method]] = {}

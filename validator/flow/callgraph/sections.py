@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from validator.flow.values import BOTTOM, TOP, UNKNOWN, Obj, Val
 
 if TYPE_CHECKING:
-    from validator.flow.program import Unit
+    from validator.flow.program.unit import Unit
 
 _LINKS = 8  # of a path of keys: in a loop that goes down a tree there is no end of them
 _OPENING = frozenset({"open", "read_text", "read", "read_bytes"})

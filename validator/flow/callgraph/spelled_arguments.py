@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from validator.facts.model import Argument, At, Call
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.ir import Value
 
 

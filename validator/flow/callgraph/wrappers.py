@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from validator.ir.model import Value
 
 if TYPE_CHECKING:
-    from validator.flow.program import Flow, Unit
+    from validator.flow.program.flow import Flow
+    from validator.flow.program.unit import Unit
 
 _SPREADS = ("*", "**")
 

@@ -18,7 +18,9 @@ from validator.domains.axes import WHOLE, Axes, axes_of, meets
 from validator.domains.spmd import NONE, UNIFORM, Causes, only, rank, varying
 from validator.facts.model import At
 from validator.flow.calls import axes_in
-from validator.flow.program import Flow, Operation, Result, Unit, Users
+from validator.flow.program.answers import Operation, Result
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit, Users
 from validator.flow.queries.outside_program import is_test
 from validator.flow.substitution import instantiated
 from validator.flow.transfer import truth_of
@@ -66,7 +68,7 @@ class Place(NamedTuple):
 
         def argument(position: int) -> Val:
             passed: Val = self.flow.solver.settled(("argument", self.unit, position))
-            return self.flow.assumed(self.unit, position) if passed in (BOTTOM, UNKNOWN) else passed
+            return self.flow.parameters.assumed(self.unit, position) if passed in (BOTTOM, UNKNOWN) else passed
 
         return instantiated(self.val, argument)
 

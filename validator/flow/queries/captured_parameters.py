@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from validator.flow.access_paths import Path, paths_of
 from validator.flow.containers import GROWING
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.placements import Placings, Point, leads, point

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
-from validator.flow.program import Passed, Target, Unit
+from validator.flow.program.answers import Passed, Target
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.project import Project
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.flow.program import Flow, Target, Unit, implicit
+from validator.flow.program.answers import Target
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit, implicit
 from validator.flow.queries.base import users_of
 from validator.ir.model import Value
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from validator.domains.axes import LOCAL, NODE, UNKNOWN, WHOLE, WORLD
 from validator.flow.calls import axes_in
 from validator.flow.control import comes_after
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import Index
 from validator.ir.model import Value

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterator
 from itertools import product
 from typing import Any, NamedTuple
 
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.escapes import argument_of
 from validator.ir.model import Loop

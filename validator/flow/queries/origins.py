@@ -80,7 +80,7 @@ def _stored(place: Place) -> Iterator[Place]:
     """What is stored in the attribute of the objects of which it is read."""
     owners = {o[1] for o in place.operand(0).closed.each if o[0] in ("inst", "self")}
     family = frozenset(each for cls in owners for each in cls.relatives)
-    for unit in place.flow.units(iter(place.flow.writers(place.value.data))):
+    for unit in place.flow.units(iter(place.flow.stores.writers(place.value.data))):
         for number, value in enumerate(unit.code.values):
             if value.op == "store_attr" and value.data == place.value.data:
                 stored = Place(place.flow, unit, number)

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 from validator.flow.access_paths import Path, paths_of
 from validator.flow.containers import GROWING
-from validator.flow.program import Flow, Unit
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.escapes import Index, argument_of
 

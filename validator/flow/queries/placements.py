@@ -10,7 +10,8 @@ from validator.domains.placement import SPREADING
 from validator.effects.condition_keys import Key, assume
 from validator.flow.access_paths import Path, paths_of
 from validator.flow.containers import GROWING
-from validator.flow.program import Flow, Unit
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import argument_of
 from validator.flow.values import Val

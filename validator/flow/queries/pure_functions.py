@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from validator.flow.program import Flow, Unit
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.queries.escapes import argument_of
 
 _IDLE = frozenset({"contextlib.nullcontext", "torch.no_grad", "torch.inference_mode", "torch.enable_grad"})

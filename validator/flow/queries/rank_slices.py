@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from validator.flow.program import Unit
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import argument_of
 

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.flow.program import Flow, Unit
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries, users_of
 from validator.flow.queries.escapes import Index, argument_of
 from validator.ir.model import Value

@@ -1,0 +1,168 @@
+"""What the attributes of objects hold: what functions store there, constructors pass and annotations say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from validator.definitions import ClassDef
+from validator.domains.spmd import NONE, only, unsure
+from validator.flow.annotations import declared, objects_of
+from validator.flow.program.answers import Makers
+from validator.flow.program.stores import is_of_tests, keeps_for_itself, on_all_ranks
+from validator.flow.program.unit import Unit
+from validator.flow.values import BOTTOM, MORE, NOT_YET, TOP, UNKNOWN, Obj, Val, join, join_origins
+
+if TYPE_CHECKING:
+    from validator.flow.program.flow import Flow
+
+SELVES = ("self", "inst")  # kinds of objects of the project's classes
+_OWNERS = ("self", "inst", "class")
+
+
+class Fields:
+    """What the attributes of the objects of a program hold."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self._declared: dict[tuple[ClassDef, str], Val] = {}
+
+    def field(self, cls: ClassDef, name: str, exact: bool) -> Val:
+        """What an attribute of the objects of a class holds, in closed form; BOTTOM where nothing stores it."""
+        family = set(cls.mro) if exact else {*cls.mro, *cls.descendants()}
+        found = [value for _, value, _ in self.stores(cls, name, family)]
+        found += self.flow.stores.fillings(
+            name, lambda o: o[0] in _OWNERS and related(o, family, cls), cls.path, family
+        )
+        for owner in cls.mro if exact else (*cls.mro, *cls.descendants()):
+            assigned = name not in owner.methods and any(n == name for n, _ in owner.facts.attributes)
+            body = self.flow.body_of(owner) if assigned else None
+            if body is not None:
+                rows = self.flow.part(("unit", body), ("class_names", name))
+                found += rows if rows is not None else (NOT_YET,)
+        if any(each.fields_are_parameters for each in cls.mro):
+            found += self._constructed(cls, name, exact)
+        return _there_if_any(found, join_origins(found))
+
+    def stores(self, cls: ClassDef, name: str, family: set[ClassDef]) -> Iterator[tuple[Unit, Val, bool]]:
+        """What functions of the project store in an attribute of objects of a class, or of a family of it: in which
+        unit, what, and whether it depends on what callers pass."""
+        for method in self.flow.stores.writers(name):
+            unit = self.flow.unit_of(method)
+            if unit is None or is_of_tests(unit, cls.path) or keeps_for_itself(unit, name, family):
+                continue
+            rows = self.flow.part(("unit", unit), ("stored", name))
+            if rows is None:
+                yield unit, NOT_YET, False
+            for owner, value in rows or ():
+                owner = self.flow.close(owner, unit)
+                if owner is NOT_YET:
+                    yield unit, NOT_YET, False
+                if any(o[0] in _OWNERS and related(o, family, cls) for o in owner.each):
+                    yield unit, on_all_ranks(self.flow.close(value, unit)), value.symbolic
+                elif not any(o[0] in SELVES for o in owner.each) and TOP in owner.objs:
+                    yield unit, self._perhaps(self.flow.close(value, unit)), value.symbolic
+
+    @staticmethod
+    def _perhaps(value: Val) -> Val:
+        """What is stored in an object of unknown class: it may be this one's; what is not known either says nothing."""
+        if value is NOT_YET:
+            return value
+        return Val(value.objs - {TOP}, unsure(value.v), unsure(value.n), unsure(value.p), value.state)
+
+    def declared(self, cls: ClassDef, name: str) -> Val:
+        """What the annotations of a class and of those above it say of an attribute; BOTTOM where none does."""
+        known = self._declared.get((cls, name))
+        if known is None:
+            rows = ((owner, text) for owner in cls.mro for n, text in owner.facts.attributes if n == name and text)
+            known = join(declared(self.flow.project, owner, text) for owner, text in rows)
+            self._declared[cls, name] = known
+        return known
+
+    def _constructed(self, cls: ClassDef, name: str, exact: bool) -> Iterator[Val]:
+        """What is passed for a field where objects of a data class are made."""
+        family = (cls,) if exact else (cls, *cls.descendants())
+        if name in self.flow.fields_of(cls) and not any(map(self._is_spoken_of, family)):
+            said = self.declared(cls, name)
+            yield said if objects_of(said) else UNKNOWN
+        for each in family:
+            for unit in self.flow.part(("makers", each.name), ("units", each)):
+                made = self.flow.part(("unit", unit), ("made", each))
+                if made is None:
+                    yield NOT_YET
+                for rows in made or ():
+                    yield from (self.flow.close(value, unit) for field, value in rows if field == name)
+
+    def _is_spoken_of(self, cls: ClassDef) -> bool:
+        """Whether anything names a class outside of its definition: only then may objects of it be made."""
+        units = self.flow.mentions.naming(cls.name)
+        return any(unit.is_used(number) for unit in units for number in unit.named.get(cls.name, ()))
+
+    def makers(self, name: str) -> Makers:
+        """The units that make objects of the data classes of a name."""
+        found: dict[ClassDef, tuple[Unit, ...]] = {}
+        for unit in self.flow.mentions.naming(name):
+            for cls in self.flow.part(("unit", unit), "makes"):
+                if cls.name == name:
+                    found[cls] = (*found.get(cls, ()), unit)
+        return Makers(found)
+
+    def held(self, holder: Any, name: str) -> Val:
+        """What functions of the project set as an attribute of a namespace; BOTTOM where none does.
+
+        Where it is an option too, what stood on the command line may still be there, which is the same on all ranks.
+        """
+        found = [UNKNOWN] if name in self._options and name not in self.flow.models.ranks["names"] else []
+        parsed = len(found)
+        for method in self.flow.stores.writers(name):
+            unit = self.flow.unit_of(method)
+            if unit is None or name not in unit.foreign or is_of_tests(unit, holder[2].path):
+                continue
+            rows = self.flow.part(("unit", unit), ("stored", name))
+            if rows is None:
+                found.append(NOT_YET)
+            for owner, value in rows or ():
+                is_holder = self._may_be(owner, unit, holder, set())
+                if is_holder is not False:
+                    found.append(NOT_YET if is_holder is None else on_all_ranks(self.flow.close(value, unit)))
+        return _there_if_any(found, join_origins(found)) if len(found) > parsed else BOTTOM
+
+    def _may_be(self, value: Val, unit: Unit, wanted: Obj, seen: set[tuple[Unit, int]]) -> bool | None:
+        """Whether a value of a unit may be an object; None where that is not known yet. A parameter that gets more
+        objects than are told apart is followed to each call."""
+        closed = self.flow.close(value, unit)
+        if closed is NOT_YET:
+            return None
+        if wanted in closed.objs or MORE not in closed.objs:
+            return wanted in closed.objs
+        answers: set[bool | None] = set()
+        for _, position in value.of("param"):
+            if (unit, position) in seen:
+                continue
+            seen.add((unit, position))
+            for caller in self.flow.callers(unit):
+                rows = self.flow.passed(caller, unit)
+                answers |= {None} if rows is None else set()
+                given = (passed.argument(position) for passed in rows or ())
+                answers |= {self._may_be(each, caller, wanted, seen) for each in given if each is not None}
+        return True if True in answers else None if None in answers else False
+
+    @cached_property
+    def _options(self) -> frozenset[str]:
+        """The names under which parsers of the project put what they read."""
+        texts = (a.value for _, call in self.flow.project.calls("add_argument") for a in call.args if a.kind == "const")
+        return frozenset(text.strip("'\"").lstrip("-").replace("-", "_") for text in texts)
+
+
+def _there_if_any(stores: list[Val], held: Val) -> Val:
+    """What an attribute holds: no test of ranks decides whether it is there if one store stands under none, and no
+    store is of None."""
+    if not only(held.p, "rank", "member", "data") or held.may_be_none() or all(each.p for each in stores):
+        return held
+    return Val(held.objs, held.v, held.n, NONE, held.state)
+
+
+def related(o: Any, family: set[ClassDef], cls: ClassDef) -> bool:
+    """Whether an object whose attribute is stored may be one of a family: `self` also stands for classes below."""
+    return o[1] in family or (o[0] == "self" and o[1] in cls.mro)

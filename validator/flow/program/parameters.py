@@ -1,0 +1,102 @@
+"""What the parameters of units hold: what callers pass, and what defaults, annotations and names say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from validator.flow.annotations import declared
+from validator.flow.callgraph.sections import of_program
+from validator.flow.program.unit import Unit
+from validator.flow.queries.outside_program import is_test
+from validator.flow.values import BOTTOM, NOT_YET, UNKNOWN, Val, const, join, join_origins
+from validator.ir import Code
+
+if TYPE_CHECKING:
+    from validator.flow.program.flow import Flow
+
+
+class Parameters:
+    """What is known of the parameters of the units of a program."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self._declared: dict[tuple[Unit, str], Val] = {}
+
+    def argument(self, unit: Unit, position: int) -> Val:
+        """What callers pass for a parameter, in closed form; BOTTOM where a call may be meant, none is known."""
+        if position == 0 and (started := of_program(unit)) is not BOTTOM:
+            return started
+        found = []
+        if not self.flow.calls_by_name.is_spoken_of(unit):
+            return UNKNOWN
+        name = unit.code.params[position][0]
+        callers = self.flow.callers(unit)
+        if not is_test(unit.path):  # what tests pass, stand-ins and all, is not what the program has
+            callers = tuple(each for each in callers if not is_test(each.path)) or callers
+        for caller in callers:
+            rows = self.flow.passed(caller, unit)
+            if rows is None:
+                found.append(NOT_YET)
+            for passed in rows or ():
+                value = passed.argument(position)
+                value = self.flow.close(value, caller) if value is not None else self.default(unit, name)
+                if passed.away:
+                    value = self._per_process(caller, passed.site, value, unit, position)
+                found.append(value)
+        return join_origins(found)
+
+    def _per_process(self, caller: Unit, number: int, value: Val, unit: Unit, position: int) -> Val:
+        """An argument for code in other processes: the variable of a loop is another value in each."""
+        from validator.domains.axes import WHOLE
+        from validator.domains.spmd import rank
+
+        shape = caller.code.values[number]
+        skipped = 1 if unit.has_receiver else 0
+        index = position - skipped
+        name = unit.code.params[position][0]
+        for place, keyword in enumerate(shape.data.names):
+            given = keyword == name or (keyword is None and place == index)
+            if given and _is_loop_variable(caller.code, shape.args[place + 1]):
+                return Val(value.objs, rank(WHOLE, sure=False), value.n, value.p, value.state)
+        return value
+
+    def default(self, unit: Unit, name: str) -> Val:
+        """The default of a parameter, or BOTTOM."""
+        number = unit.code.defaults.get(name)
+        if number is None or unit.outer is None:
+            return BOTTOM
+        value = unit.outer.code.values[number]
+        if value.op == "const":
+            return const(value.data)
+        return self.flow.close(join(self.flow.vals(unit.outer, (number,))), unit.outer)
+
+    def declared(self, unit: Unit, name: str) -> Val:
+        """What the annotation of a parameter says; BOTTOM where it has none."""
+        known = self._declared.get((unit, name))
+        if known is None:
+            params = unit.method.facts.params if unit.method is not None else ()
+            text = next((p.annotation for p in params if p.name == name), "")
+            known = declared(self.flow.project, unit.method, text) if unit.method is not None and text else BOTTOM
+            self._declared[unit, name] = known
+        return known
+
+    def assumed(self, unit: Unit, position: int) -> Val:
+        """What is likely of a parameter that no known call fills: what its name says, never for certain."""
+        from validator.domains.axes import WHOLE, axes_of
+        from validator.domains.spmd import data, rank
+
+        name, models = unit.code.params[position][0], self.flow.models
+        value = Val()
+        if name in models.ranks["names"]:
+            value = Val(v=rank(axes_of(name) - WHOLE or WHOLE, sure=False))
+        elif name in models.likely["batches"] or name in models.likely["losses"] or name.endswith("loader"):
+            value = Val(v=data(sure=False))
+        return value.with_causes(p=data(sure=False)) if name in models.likely["optional"] else value
+
+
+def _is_loop_variable(code: Code, number: int) -> bool:
+    """Whether a value is the variable of a loop, or a part of it."""
+    value = code.values[number]
+    while value.op in ("unpack", "mut", "item"):
+        value = code.values[value.args[0]]
+    return value.op == "next"
