@@ -233,6 +233,7 @@ class ClassDef:
     @cached_property
     def bases(self) -> tuple[Symbol, ...]:
         """Its bases as written, of generic ones (`Config[Model]`) the class that they are a form of."""
+        self.__dict__["bases"] = ()  # until then: `class D(D.x)` means an older D, which has this one's name
         paths = (base.removesuffix("[]") for base in self.facts.bases)
         return tuple(self.module.project.lookup(self.module.top, path) for path in paths)
 

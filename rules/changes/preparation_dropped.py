@@ -37,6 +37,43 @@ def check_change(change: Change) -> Iterator[Finding]:
 
 
 INCORRECT = (
+    """# before: rl/average.py
+import torch.distributed as dist
+
+
+class Average:
+    def aggregate(self):
+        total = self.total.to(self.device, copy=True)
+        dist.all_reduce(total)
+        return total
+# file: rl/average.py
+import torch.distributed as dist
+
+
+class Average:
+    def aggregate(self):
+        total = self.total.to(self.device)  # error: MP911
+        dist.all_reduce(total)
+        return total
+""",
+    # a sum is a tensor of its own
+    """# before: rl/loss.py
+import torch.distributed as dist
+
+
+def count(mask):
+    tokens = mask.sum().clone()
+    dist.all_reduce(tokens)
+    return tokens
+# file: rl/loss.py
+import torch.distributed as dist
+
+
+def count(mask):
+    tokens = mask.sum()
+    dist.all_reduce(tokens)
+    return tokens
+""",
     """# before: rl/metrics.py
 import torch.distributed as dist
 

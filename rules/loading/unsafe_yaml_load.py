@@ -21,7 +21,7 @@ from validator.flow.queries.outside_program import is_by_hand
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP803", "unsafe-yaml-load", "warning", "0.1.0", tokens=("yaml.load", "unsafe_load"), fix="safe")
+RULE = Rule("MP803", "unsafe-yaml-load", "warning", "0.1.0", tokens=("yaml.load", "unsafe_load"), fix="unsafe")
 
 _UNSAFE = frozenset({"yaml.Loader", "yaml.UnsafeLoader", "yaml.CLoader"})
 
@@ -52,7 +52,8 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def fix(node: Any, finding: Finding) -> Any:
-    """`yaml.load(file)` without a loader becomes `yaml.safe_load(file)`: it could not have run with PyYAML 6."""
+    """`yaml.load(file)` without a loader becomes `yaml.safe_load(file)`: it could not have run with PyYAML 6; with an
+    older one it may have made what `safe_load` refuses, so that the fix is unsafe."""
     import libcst as cst
 
     if not isinstance(node, cst.Call) or "names no loader" not in finding.message or len(node.args) != 1:

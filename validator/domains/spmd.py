@@ -140,3 +140,10 @@ def equalled(causes: Causes, group: Axes) -> Causes:
         if c.kind in ("rank", "member") and c.axis not in group
     )
     return frozenset([*kept, *(c for c in unsure(causes) if c.kind in ("data", "param") and not batches)])
+
+
+def between(lower: Causes, upper: Causes) -> Causes:
+    """By what the distance of two bounds varies: not by the rank where they move together, as who writes so sees to."""
+    moving = only(lower, "rank", "member") and only(upper, "rank", "member")
+    passed = only(lower, "param") & only(upper, "param")  # what a caller's rank is to both
+    return NONE if moving or any(c.facet != "a" for c in passed) else lower | upper

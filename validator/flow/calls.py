@@ -30,6 +30,7 @@ from validator.domains.spmd import (
     UNIFORM,
     Cause,
     Causes,
+    between,
     combined,
     data,
     equalled,
@@ -592,8 +593,11 @@ class Calling:
             objs = self._iterates(dotted or name, arguments, receiver)
         if dotted == "range":
             sizes = as_long_as(arguments[0][1]) if len(arguments) == 1 else frozenset()
+            bounds = [given.v for _, given in arguments]
             # `range(rank, count, size)` is as long on all ranks where the count can be shared out evenly
-            return Val(sequence(_index(sizes)).objs | sizes, NONE, v if len(arguments) < 3 else unsure(v))
+            n = between(*bounds) if len(bounds) == 2 else v if len(bounds) < 3 else unsure(v)
+            held = v if len(bounds) == 2 else NONE  # what stands in it, though it be as long
+            return Val(sequence(_index(sizes)).objs | sizes, held, n)
         if dotted in ("int", "str") and len(arguments) == 1:
             objs = beside(arguments[0][1], "ordinal", "size") | _numbered(arguments[0][1])
         if name == "chunk":  # how many there are does not depend on what they hold

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from validator.definitions import ClassDef, External, Method, Missing, Module, Symbol, Value
-from validator.domains.axes import LOCAL, WHOLE
+from validator.domains.axes import LOCAL, SOME, WHOLE
 from validator.domains.placement import UNPLACED, inherited, of_parameter
 from validator.domains.spmd import (
     NONE,
@@ -18,6 +18,7 @@ from validator.domains.spmd import (
     UNIFORM,
     Cause,
     Causes,
+    between,
     combined,
     data,
     folded,
@@ -557,9 +558,7 @@ class Evaluation(Walk):
         lower, upper = (self.vals[each].v for each in bounds[:2])
         if len(bounds) > 2 and not self.vals[bounds[2]].is_const(None):
             return unsure(upper)
-        moving = only(lower, "rank", "member") and only(upper, "rank", "member")
-        passed = only(lower, "param") & only(upper, "param")  # what a caller's rank is to both
-        return NONE if moving or any(c.facet != "a" for c in passed) else lower | upper
+        return between(lower, upper)
 
     @staticmethod
     def mesh_part(mesh: Obj, key: Val) -> Val:
@@ -656,6 +655,8 @@ class Evaluation(Walk):
             whole = sequence(join2(elements(left), elements(right)))
             filled = self._filled_up_to(value)
             n = self.vals[filled].v if filled >= 0 else left.n | right.n
+            if only(left.n, "rank", "member") and only(right.n, "rank", "member"):
+                n = unsure(n)  # `rows[rank:] + rows[:rank]` is as long everywhere
             return Val(whole.objs | order, left.v | right.v, n)
         if value.data == "Mult" and holds:
             whole = sequence(join2(elements(left), elements(right)))
@@ -707,8 +708,9 @@ class Evaluation(Walk):
                 return Val(v=left.p | only(left.v, "param") & left.p)
             if left.is_const(None):
                 return Val(v=right.p)
-        if any(c.kind == "rank" for c in left.v) and _below(value.data, right.constant()):
-            return Val(v=combined(left.p, frozenset(c for c in left.v if c.kind not in ("rank", "member"))))
+        for one, asked, other in ((left, value.data, right), (right, _MIRRORED.get(value.data, ""), left)):
+            if any(c.kind == "rank" for c in one.v) and (_below(asked, other.constant()) or _inside(asked, one, other)):
+                return Val(v=combined(one.p, frozenset(c for c in one.v if c.kind not in ("rank", "member"))))
         if value.data in ("In", "NotIn"):
             if any(g[:2] == ("group", WHOLE) for o in right.of("counted") for g in o[1].objs):
                 return Val()
@@ -1292,12 +1294,21 @@ def _below(comparison: str, number: object) -> bool:
     return comparison in ("GtE", "Lt") and number <= 0
 
 
+def _inside(comparison: str, one: Val, size: Val) -> bool:
+    """Whether a rank is compared with the number of ranks among which it is counted (`rank < size`): it is below."""
+    whose = {WHOLE if o[1] == "job" else o[2] if o[1] == "group" else SOME for o in one.of("ordinal")}
+    counted = {axes_in(o[1]) for o in size.of("size")}
+    known = len(one.of("ordinal")) == len(one.objs) and len(size.of("size")) == len(size.objs)
+    return comparison in ("Lt", "GtE") and known and len(whose) == 1 and whose == counted and SOME not in whose
+
+
 def repeated(left: Val, right: Val) -> frozenset[Obj]:
     """`[None] * size`: as long as the group whose size it is."""
     single = any(len(o[1]) == 1 for o in left.of("tuple"))
     return as_long_as(right) if single else NONE
 
 
+_MIRRORED = {"Lt": "Gt", "Gt": "Lt", "LtE": "GtE", "GtE": "LtE", "Eq": "Eq", "NotEq": "NotEq"}
 _DISPLAYS = {"list": Evaluation.tuple_, "set": Evaluation.set_, "dict": Evaluation.dict_}
 _TRANSFER: dict[str, Callable[[Evaluation, int, Instruction], Val]] = {
     "param": Evaluation.param, "const": Evaluation.const, "name": Evaluation.name, "free": Evaluation.free,

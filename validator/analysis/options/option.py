@@ -46,7 +46,7 @@ def options_of(place: Place, call: Call) -> list[Option] | None:
     for known in rounds(place):
         spelled = [text(flag, known) for flag in flags]
         dest = text(named["dest"], known) if "dest" in named else ""
-        if None in spelled or dest is None or not spelled:
+        if None in spelled or dest is None or not any(spelled):
             return None
         said = {name: literal(each, known) for name, each in named.items() if name not in ("dest", "type", "help")}
         found.append(_option([flag for flag in spelled if flag], dest, said, call, place.unit.path))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 from validator.drift.change import Change, Pair
@@ -18,6 +18,7 @@ from validator.drift.statements.drops import Drops, differences
 from validator.drift.statements.named_effects import collective
 from validator.drift.statements.surroundings import last_name
 from validator.drift.statements.weakened import is_parallel
+from validator.models import models
 
 _COPIES = frozenset({"clone", "copy", "deepcopy"})
 _CONTAINERS = frozenset({"list", "dict", "set", "sorted"})
@@ -62,7 +63,7 @@ def _uncopied(pair: Pair, edit: Edit, new: list[Statement]) -> Iterator[Unprepar
     if not isinstance(node, ast.Assign):
         return
     copies = [n for n in in_head(edit.old.node) if isinstance(n, ast.Call) and _is_copy(n)]
-    if not copies or any(isinstance(n, ast.Call) and _is_copy(n) for n in in_head(node)):
+    if not copies or any(isinstance(n, ast.Call) and _is_copy(n) for n in in_head(node)) or _is_new(node.value):
         return
     targets = {n.id for each in node.targets for n in ast.walk(each) if isinstance(n, ast.Name)}
     place = next((index for index, each in enumerate(new) if each.node is node), len(new))
@@ -80,7 +81,23 @@ def _uncopied(pair: Pair, edit: Edit, new: list[Statement]) -> Iterator[Unprepar
 def _is_copy(call: ast.Call) -> bool:
     if isinstance(call.func, ast.Name) and call.func.id in _CONTAINERS:
         return len(call.args) == 1 and isinstance(call.args[0], ast.Name | ast.Attribute)
-    return last_name(call.func) in _COPIES
+    asked = any(k.arg == "copy" and isinstance(k.value, ast.Constant) and k.value.value is True for k in call.keywords)
+    return asked or last_name(call.func) in _COPIES
+
+
+def _is_new(value: ast.expr) -> bool:
+    """Whether an expression computes an object of its own: arithmetic, and what gives tensors of other memory."""
+    if isinstance(value, ast.BinOp | ast.UnaryOp | ast.Compare):
+        return True
+    return isinstance(value, ast.Call) and last_name(value.func) in _computing()
+
+
+@cache
+def _computing() -> frozenset[str]:
+    table = models().tensors
+    sharing = {*table["views"], *table["moves"], *table["casts"]}
+    names = {name for kind in ("keep", "reading", "reducing", "counting", "testing") for name in table[kind]}
+    return frozenset(name for name in names - sharing if not name.endswith("_"))
 
 
 def _written(node: ast.stmt) -> set[str]:
