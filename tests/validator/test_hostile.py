@@ -228,9 +228,9 @@ def test_links_out_of_the_tree_are_read_by_name_only_and_never_written(
     assert run(capsys, "--no-cache", "--select", "MP803", "tree/link.py")[0] == 1
     (here / "tree/own.py").write_text(secret)
     both = ("--no-cache", "--select", "MP803", "tree/link.py", "tree/own.py")
-    status, out, err = run(capsys, *both, "--diff")
+    status, out, err = run(capsys, *both, "--diff", "--unsafe-fixes")
     assert (status, "own.py" in out, "link.py" in out) == (1, True, False)
-    _, _, err = run(capsys, *both, "--fix")
+    _, _, err = run(capsys, *both, "--fix", "--unsafe-fixes")
     assert err == "meshproof: tree/link.py: a link that leads elsewhere; not written\nmeshproof: 1 fix applied\n"
     assert (here / "secret.py").read_text() == secret
 

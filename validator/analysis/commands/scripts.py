@@ -36,6 +36,10 @@ from validator.source import SourceFile
 _STEPS = 4_000  # statements of one script, loops unrolled
 _PASSES = 8  # of a loop
 _DEPTH = 6  # of functions and sourced scripts
+# What is sourced to find programs, and sets no variable of a recipe.
+_ENVIRONMENTS = frozenset({
+    "activate", ".bashrc", ".bash_profile", ".profile", ".zshrc", "conda.sh", "setvars.sh", "modules.sh",
+})  # fmt: skip
 _ENDS = ("exit", "return", "break", "continue", "exec")
 _OPERATORS = frozenset({"|", "||", "&&", ";", "&", ">", ">>", "2>&1", "2>", "<", "&>", "&>>"})
 
@@ -223,7 +227,7 @@ class _Walk:
             case "read" | "mapfile" | "readarray":
                 self._read(fields, row, env, home)
             case "source" | ".":
-                self._source(fields[1:], env)
+                self._source(fields[1:], env, home)
             case "shift":
                 env.arguments = env.arguments[1:] if env.arguments else env.arguments
             case "set" if len(fields) > 1 and fields[1].text == "--":
@@ -246,8 +250,11 @@ class _Walk:
         for name in names:
             env.forget(name, f"`${name}` is read when it runs", home)
 
-    def _source(self, fields: list[Field], env: Environment) -> None:
+    def _source(self, fields: list[Field], env: Environment, home: Place) -> None:
         other = self.scripts.near(fields[0], env.path) if fields else None
+        if other is None and fields and fields[0].text.rpartition("/")[2] not in _ENVIRONMENTS:
+            for name in [each for each in env.variables if not each.startswith("SLURM_")]:
+                env.forget(name, f"`{fields[0].text}`, which is not here, may set it", home)
         if other is None or self.depth >= _DEPTH:
             return
         self.depth += 1

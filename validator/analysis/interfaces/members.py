@@ -88,6 +88,9 @@ class Members:
         """Whether the decorators of a class give the class itself back: a registry, say."""
         if cls.has_plain_decorators:
             return True
+        bare = (each for each in cls.facts.decorators if not each.endswith("()") and not plain_decorators((each,)))
+        if any(not isinstance(self.project.lookup(cls.module.top, each), ClassDef | Method) for each in bare):
+            return False  # a function of a library, which may make a class of its own of it
         body = self.flow.body_of(cls)
         if body is None or body.outer is None:
             return False
