@@ -56,24 +56,6 @@ class Average:
         dist.all_reduce(total)
         return total
 """,
-    # a sum is a tensor of its own
-    """# before: rl/loss.py
-import torch.distributed as dist
-
-
-def count(mask):
-    tokens = mask.sum().clone()
-    dist.all_reduce(tokens)
-    return tokens
-# file: rl/loss.py
-import torch.distributed as dist
-
-
-def count(mask):
-    tokens = mask.sum()
-    dist.all_reduce(tokens)
-    return tokens
-""",
     """# before: rl/metrics.py
 import torch.distributed as dist
 
@@ -135,6 +117,24 @@ def gathered(rows, longest, world):
 )
 
 CORRECT = (
+    # a sum is a tensor of its own
+    """# before: rl/loss.py
+import torch.distributed as dist
+
+
+def count(mask):
+    tokens = mask.sum().clone()
+    dist.all_reduce(tokens)
+    return tokens
+# file: rl/loss.py
+import torch.distributed as dist
+
+
+def count(mask):
+    tokens = mask.sum()
+    dist.all_reduce(tokens)
+    return tokens
+""",
     """# before: rl/metrics.py
 def share(hits, misses):
     found = hits.clone()

@@ -114,6 +114,28 @@ def _names(parsers: list[Parser]) -> str:
 
 
 INCORRECT = (
+    # a part of the namespace that a function gets
+    """import argparse
+from types import SimpleNamespace
+
+
+def nested(args):
+    root = {}
+    for key, value in vars(args).items():
+        section, _, name = key.partition(".")
+        root.setdefault(section, {})[name] = value
+    return SimpleNamespace(**{key: SimpleNamespace(**rows) for key, rows in root.items()})
+
+
+def train(args):
+    print(args.data.max_len)
+    print(args.data.mox_len)  # error: MP301
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--data.max_len", type=int)
+train(nested(parser.parse_args()))
+""",
     """# file: rl/__init__.py
 # file: rl/options.py
 import argparse

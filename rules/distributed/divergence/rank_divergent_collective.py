@@ -33,24 +33,6 @@ HELP = (
 )
 
 INCORRECT = [
-    # each rank makes as many rounds as the others, from its own place on; and what holds for every rank
-    """
-import torch.distributed as dist
-
-
-def ring(chunks, samples):
-    rank, size = dist.get_rank(), dist.get_world_size()
-    for turn in range(rank, rank + size):
-        dist.barrier()
-        print(chunks[turn % size])
-    share = len(samples) // size
-    for index in range(rank * share, (rank + 1) * share):
-        dist.all_reduce(samples[index])
-    if 0 <= rank < size:
-        dist.barrier()
-    if rank >= 0 and rank < size:
-        dist.barrier()
-""",
     # some ranks are in none of the lists: whether the group is there tells ranks apart
     """
 import torch.distributed as dist
@@ -601,6 +583,24 @@ def save(path):
 ]
 
 CORRECT = [
+    # each rank makes as many rounds as the others, from its own place on; and what holds for every rank
+    """
+import torch.distributed as dist
+
+
+def ring(chunks, samples):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for turn in range(rank, rank + size):
+        dist.barrier()
+        print(chunks[turn % size])
+    share = len(samples) // size
+    for index in range(rank * share, (rank + 1) * share):
+        dist.all_reduce(samples[index])
+    if 0 <= rank < size:
+        dist.barrier()
+    if rank >= 0 and rank < size:
+        dist.barrier()
+""",
     # made once, by whoever asks first
     """
 import functools

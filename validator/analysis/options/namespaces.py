@@ -133,7 +133,14 @@ class Namespaces:
             if (parser := self.options.made.get(made[1])) is not None
             if not o[2] or o[2] in parser.inner
         )
-        return frozenset(found)
+        return frozenset(found) or self._part(place.root)
+
+    def _part(self, place: Place) -> Namespaced:
+        """The parts of namespaces that an attribute of a parameter may be, which has no value of its own: `args.data`."""
+        if place.value.op != "attr":
+            return NOTHING
+        parts = (Held(held.parser, held.below(place.value.data)) for held in self.held(place.operand(0)))
+        return frozenset(part for part in parts if part.prefix in part.parser.inner)
 
     @cached_property
     def _units(self) -> list[Unit]:
