@@ -324,9 +324,11 @@ class ClassDef:
 
     @cached_property
     def _writes_itself(self) -> bool:
-        """`setattr(self, …)`, `self.__dict__.update(…)`, `vars(self)`: attributes no reader can list."""
+        """`setattr(self, …)`, `self.__dict__.update(…)`, `keep(locals())`: attributes no reader can list."""
         for method in self.every_method():
             for call in method.facts.calls:
+                if any((row.kind, row.value, row.keyword) == ("call", "locals", None) for row in call.args):
+                    return True
                 first = call.args[0].value if call.args else ""
                 if call.target in ("setattr", "vars") and first in ("self", "cls", self.name):
                     return True

@@ -306,6 +306,24 @@ class Trainer:
 """
 
 CORRECT = (
+    # all variables are handed on, the object among them
+    """
+def keep(values):
+    for name, value in values.items():
+        if name != "self":
+            setattr(values["self"], name, value)
+
+
+class Trainer:
+    def __init__(self, model, steps):
+        keep(locals())
+
+    def run(self):
+        return self.model(self.steps)
+
+
+Trainer(print, 3).run()
+""",
     # a member of the class that was given, of the group itself, or of a class that is not known
     _GROUP.format(more="", given="", first="CriticWorker", call="update_critic"),
     _GROUP.format(more="", given="", first="CriticWorker", call="bind"),

@@ -261,6 +261,8 @@ def _fills(function: Method, call: Call, objects: tuple[str, str]) -> bool:
 def _fills_here(function: Method, call: Call, objects: tuple[str, str]) -> bool:
     """Whether a call itself sets members of an object, known by two names, by computed names."""
     first = call.args[0].value if call.args else ""
+    if any((row.kind, row.value, row.keyword) == ("call", "locals", None) for row in call.args):
+        return True  # all variables are handed on, the object among them: `save__init__args(locals())`
     if call.target.startswith(f"{objects[0]}.__dict__.") or call.target.endswith(".__setattr__"):
         return True
     if call.target == "vars":

@@ -136,7 +136,7 @@ class Namespaces:
         return frozenset(found) or self._part(place.root)
 
     def _part(self, place: Place) -> Namespaced:
-        """The parts of namespaces that an attribute of a parameter may be, which has no value of its own: `args.data`."""
+        """The parts of namespaces that an attribute of a parameter may be, which has no value of its own."""
         if place.value.op != "attr":
             return NOTHING
         parts = (Held(held.parser, held.below(place.value.data)) for held in self.held(place.operand(0)))
