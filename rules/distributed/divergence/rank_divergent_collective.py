@@ -33,6 +33,14 @@ HELP = (
 )
 
 INCORRECT = [
+    """
+import torch.distributed as dist
+
+def save(model, path):
+    if dist.get_rank() == 0:
+        write(model, path)
+        dist.barrier()  # error: MP501
+""",
     # some ranks are in none of the lists: whether the group is there tells ranks apart
     """
 import torch.distributed as dist
@@ -51,14 +59,6 @@ def finish():
     if GROUP is None:  # error: MP501
         return
     dist.barrier()
-""",
-    """
-import torch.distributed as dist
-
-def save(model, path):
-    if dist.get_rank() == 0:
-        write(model, path)
-        dist.barrier()  # error: MP501
 """,
     """
 import torch.distributed as dist

@@ -74,9 +74,11 @@ _LOOSE = "def save_ckpt(self, model, path, tag=None, **kwargs): model.write(path
 INCORRECT = [
     pair(_FULL, _LOOSE, 'strategy.save_ckpt(model, "out", "latest", 3)  # error: MP103'),
     pair(_FULL, _LOOSE, "strategy.save_ckpt(model)  # error: MP103"),
+    pair(_FULL, _LOOSE, 'if getattr(args, "eval", None):\n    strategy.save_ckpt(model)  # error: MP103'),
 ]
 CORRECT = [
     pair(_FULL, _LOOSE, 'strategy.save_ckpt(model, "out", tag="latest", max_num=3)'),
     pair(_FULL, _LOOSE, 'if args.backend != "fsdp":\n    strategy.save_ckpt(model, "out", "latest", 3)'),
     pair(_FULL, _LOOSE, "strategy.save_ckpt(*args.checkpoint)"),
+    pair(_FULL, _LOOSE, 'if hasattr(strategy, "engine"):\n    strategy.save_ckpt(model)'),
 ]

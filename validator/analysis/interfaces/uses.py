@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+\d*|\d+")
 _IDENTIFIER = re.compile(r"\w+")
 _CATCHING = frozenset({"AttributeError", "NotImplementedError", "TypeError", "Exception", "BaseException", "*"})
-_ASKING = ("hasattr(", "isinstance(", "getattr(", "callable(", "type(", "backend")
+_ASKING = ("isinstance(", "type(", "backend")
+_ASKED_FOR = re.compile(r"\b(?:hasattr|getattr|callable)\(([\w.]+)")
 
 
 class Use(NamedTuple):
@@ -151,10 +152,16 @@ def backend_words(family: Family) -> frozenset[str]:
     return frozenset(word for word in found if len(word) > 2)
 
 
-def is_guarded(guards: Iterable[Guard], words: Iterable[str], catching: frozenset[str] = _CATCHING) -> bool:
-    """Whether a condition around a place asks what the object is or can do, or one of the exceptions is caught."""
+def is_guarded(
+    guards: Iterable[Guard], words: Iterable[str], catching: frozenset[str] = _CATCHING, receiver: str = ""
+) -> bool:
+    """Whether a condition around a place asks what the object is or can do, or one of the exceptions is caught. Where
+    the `receiver` is told, what another object has (`getattr(args, "eval", None)`) says nothing of it."""
     for guard in guards:
         text = guard.text.lower()
+        asked = _ASKED_FOR.findall(guard.text)
+        if guard.kind == "if" and any(not receiver or _is_part(receiver, path) for path in asked):
+            return True
         if guard.kind == "if" and (any(a in text for a in _ASKING) or any(word in text for word in words)):
             return True
         if guard.kind == "try" and not catching.isdisjoint(guard.text.replace(",", " ").split()):
@@ -162,11 +169,18 @@ def is_guarded(guards: Iterable[Guard], words: Iterable[str], catching: frozense
     return False
 
 
+def _is_part(path: str, other: str) -> bool:
+    """Whether one of two paths leads on from the other: `self.strategy`, `self.strategy.save`."""
+    return f"{path}.".startswith(f"{other}.") or f"{other}.".startswith(f"{path}.")
+
+
 def open_uses(project: Project, family: Family, name: str, catching: frozenset[str] = _CATCHING) -> list[Use]:
     """The uses that nothing guards and that are no tests: what the family really has to bear."""
     words = backend_words(family)
     uses = project.analysis(Uses).of(family, name)
-    return [u for u in uses if not is_test(u.caller.path) and not is_guarded(u.guards, words, catching)]
+    return [
+        u for u in uses if not is_test(u.caller.path) and not is_guarded(u.guards, words, catching, u.call.receiver)
+    ]
 
 
 def open_reads(project: Project, family: Family, name: str) -> list[Read]:
