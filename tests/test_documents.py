@@ -105,7 +105,7 @@ def test_the_configuration_shown_is_accepted(tmp_path):
     loaded = config.load(str(tmp_path))
 
     assert loaded.ignore == ("MP303",)
-    assert loaded.baseline is None
+    assert not loaded.baseline
 
 
 def test_the_hooks_shown_exist():
