@@ -82,7 +82,7 @@ def _why_unchecked(project: Project, launch: Launch, line: CommandLine) -> str:
         if strict(parser) or unknown is None:
             return ""
         rest = f"`{unknown}` is none of those that were found"
-        return f"{parser.why}, and {rest}" if parser.open else f"`parse_known_args` leaves others, and {rest}"
+        return f"{parser.reason}, and {rest}" if parser.open else f"`parse_known_args` leaves others, and {rest}"
     if launch.module is None or project.analysis(Compositions).of(launch) is not None:
         return ""
     return project.analysis(ProgramParsers).why_unknown(launch.module)

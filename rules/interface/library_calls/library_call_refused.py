@@ -23,8 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.analysis.interfaces.binding import Misfit, misfit_of
-from validator.analysis.interfaces.library_calls import Refused, is_asked_for, is_replaced, refused
-from validator.errors import nearest
+from validator.analysis.interfaces.library_calls import Refused, advice, is_asked_for, is_replaced, refused
 from validator.facts.model import Call, Param
 from validator.finding import Finding
 from validator.models.signatures import PACKAGES, Signature, Version, signature
@@ -105,22 +104,14 @@ def _report(function: Method, call: Call, taken: Signature, found: Refused) -> F
         function.module.path,
         misfit.at if misfit.kind != "missing" else call.name_at,
         f"{shown}{where} raises TypeError with {library.distribution} {found.releases}: it {misfit.message}",
-        help=_advice(taken, misfit, found),
+        help=(
+            advice(taken, found)
+            if misfit.kind == "unknown-keyword"
+            else "pass what the signature of the installed release asks for"
+        ),
         context=f"{function.qualname}:{taken.name}:{misfit.kind}:{misfit.name}",
         severity=found.severity,
     )
-
-
-def _advice(taken: Signature, misfit: Misfit, found: Refused) -> str:
-    if misfit.kind != "unknown-keyword":
-        return "pass what the signature of the installed release asks for"
-    newest = [param.name for param in taken.parameters(taken.releases[-1]) if param.kind in ("any", "kw")]
-    instead = taken.library.instead.get(f"{taken.name}.{misfit.name}")
-    hint = f" (write {instead!r})" if instead in newest else nearest(misfit.name, newest)
-    last = max((r for r in taken.releases if misfit.name in {p.name for p in taken.parameters(r)}), default=None)
-    if last is None:
-        return f"no release from {'.'.join(map(str, taken.releases[0]))} on has it{hint}"
-    return f"{'.'.join(map(str, last))} was the last release that took it{hint}; or require that one"
 
 
 INCORRECT = (

@@ -97,7 +97,7 @@ def _read_by(project: Project, launch: Launch, composition: Composition | None) 
             f" are laid over its configuration `{composition.name}`"
         )
     if parser is not None:
-        more = f"; it may accept more: {parser.why}" if parser.open else ""
+        more = f"; it may accept more: {parser.reason}" if parser.open else ""
         return f"its options are read by the parser at {parser.function.path}:{parser.at[0]}{more}"
     if composition is not None:
         return f"Hydra composes its configuration `{composition.name}`"

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from validator.analysis.interfaces.binding import Misfit
 from validator.analysis.requirements import Range, Requirements
+from validator.errors import nearest
 from validator.facts.model import Call
 from validator.finding import Severity
-from validator.models.signatures import Library, Version
+from validator.models.signatures import Library, Signature, Version
 from validator.project import Method, Module, Project
 
 _ASKED = ("signature", "version", "fields", "torch_")
@@ -46,6 +47,19 @@ def refused(
     if known[-1] == library.releases[-1] and first < len(known) - 1:
         spelled = f"{_spelled(known[first])} and later"
     return Refused(known[-1], misfit, spelled, _severity(declared, library, first > 0))
+
+
+def advice(taken: Signature, found: Refused, dashes: str = "") -> str:
+    """What to do about a keyword that is not taken; `dashes` where it is an option of a command line."""
+    name, library = found.misfit.name, taken.library
+    newest = [param.name for param in taken.parameters(taken.releases[-1]) if param.kind in ("any", "kw")]
+    instead = library.instead.get(f"{taken.name}.{name}")
+    close = nearest(dashes + name, [dashes + each for each in newest])
+    hint = f" (write {dashes + instead!r})" if instead in newest else close
+    last = max((r for r in taken.releases if name in {p.name for p in taken.parameters(r)}), default=None)
+    if last is None:
+        return f"no release from {_spelled(taken.releases[0])} on has it{hint}"
+    return f"{_spelled(last)} was the last release that took it{hint}; or require that one"
 
 
 def _severity(declared: tuple[Range, ...], library: Library, some_take_it: bool) -> Severity:

@@ -13,6 +13,7 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import Index
 from validator.flow.values import Val, elements
+from validator.models.signatures import Signature, signature
 from validator.project import Method, Project
 from validator.settings.classes import Field, Schemas
 
@@ -53,14 +54,17 @@ class ClassParsers:
                         yield Reading(*said, cls, more, words.isdisjoint(_OTHER_WAYS))
 
     @staticmethod
-    def given(place: Place) -> tuple[list[ClassDef], bool]:
-        """The classes that a call is given, one or a tuple of them, and whether all are known."""
+    def given(place: Place) -> tuple[list[ClassDef], list[Signature], bool]:
+        """The classes that a call is given, one or a tuple of them: the project's, those of the tables of libraries,
+        and whether these are all."""
         given = place.argument("dataclass_types", 0)
         if given is None:
-            return [], False
+            return [], [], False
         inside = elements(given.closed) if given.closed.of("tuple") or given.closed.of("seq") else given.closed
         classes = [o[1] for o in inside.each if o[0] == "class"]
-        return classes, bool(classes) and len(classes) == len(inside.objs)
+        taken = [found for o in inside.each if o[0] == "ext" and (found := signature(o[1])) is not None]
+        known = len(classes) + len(taken)
+        return classes, taken, bool(known) and known == len(inside.objs)
 
     def _classes(
         self, place: Place, value: Val, seen: frozenset[Unit] = frozenset()
@@ -93,6 +97,13 @@ class ClassParsers:
                 found.append(_option(cls, field, prefix))
                 complete = complete and "tyro." not in field.annotation
         return found, complete
+
+
+def above(cls: ClassDef) -> Signature | None:
+    """The class of a library whose fields a data class of the project has beside its own, where a table has it."""
+    known = [signature(base) for base in cls.external_bases]
+    plain = all(each.has_plain_decorators and (each.is_record or not each.facts.attributes) for each in cls.mro)
+    return known[0] if len(known) == 1 and plain else None
 
 
 def _option(cls: ClassDef, field: Field, prefix: str) -> Option:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from validator.analysis.options.class_parsers import ClassParsers
+from validator.analysis.options.class_parsers import ClassParsers, above
 from validator.analysis.options.option import Option, options_of
 from validator.facts.model import At, Call
 from validator.flow.callgraph.receivers import meeting
@@ -21,6 +21,7 @@ from validator.flow.literals import UNKNOWN, text
 from validator.flow.objects import Objects
 from validator.flow.queries.base import Place, Queries
 from validator.flow.values import Obj, Val, elements, parts_of
+from validator.models.signatures import Signature
 from validator.project import ClassDef, Method, Module, Project
 
 # what deepspeed.add_config_arguments adds, with the actions (deepspeed 0.19)
@@ -28,7 +29,10 @@ _DEEPSPEED = {
     "deepspeed": "store_true", "deepspeed_config": "store", "deepscale": "store_true", "deepscale_config": "store",
 }  # fmt: skip
 _STRICT = frozenset({"parse_args", "parse_intermixed_args"})
-_READING = _STRICT | {"parse_known_args", "parse_args_into_dataclasses"}
+_CLASSES = frozenset({"parse_args_into_dataclasses", "parse_args_and_config"})  # of transformers, of trl
+_LENIENT = ("return_remaining_strings", "fail_with_unknown_args")
+_READING = _STRICT | _CLASSES | {"parse_known_args"}
+_WITH_CONFIG = frozenset({"trl.TrlParser", "trl.scripts.utils.TrlParser"})  # they read a file first
 _HARMLESS = frozenset({"print", "isinstance", "len", "id", "type", "str", "repr", "hasattr", "getattr"})
 _SETTING_UP = frozenset({"parse_known_args", "append"})
 _OWN = frozenset(name for name in dir(argparse.ArgumentParser) if not name.startswith("__"))  # the rest libraries add
@@ -47,7 +51,8 @@ class Site(NamedTuple):
 
 @dataclass(eq=False)
 class Parser:
-    """A parser as an entry point uses it. `open`: it may accept more than `options`; `why` says why."""
+    """A parser as an entry point uses it. `open`: it may accept more than `options`; `why` says why. `taken`: classes
+    of libraries whose fields are options, too, in the releases that have them."""
 
     function: Method
     at: At
@@ -55,6 +60,7 @@ class Parser:
     defaults: set[str] = field(default_factory=set)
     sites: list[Site] = field(default_factory=list)
     why: str = ""
+    taken: list[Signature] = field(default_factory=list)
     from_dataclasses: bool = False
     grown: list[Parser] = field(default_factory=list)  # what it is where functions that hand it back are called
     parents: list[Calls] = field(default_factory=list)
@@ -62,7 +68,14 @@ class Parser:
 
     @property
     def open(self) -> bool:
-        return bool(self.why)
+        return bool(self.reason)
+
+    @property
+    def reason(self) -> str:
+        """Why it may accept more than its options."""
+        return self.why or ", ".join(
+            f"it has the fields of `{each.name}` of {each.library.package}" for each in self.taken
+        )
 
     @property
     def module(self) -> Module:
@@ -100,7 +113,7 @@ def _open_to_strangers(parsers: Iterable[Parser]) -> None:
     may have them."""
     known = {(option.path, option.at) for parser in parsers for option in parser.options}
     for parser in parsers:
-        calls = parser.function.facts.calls if not parser.open else ()
+        calls = parser.function.facts.calls if not parser.why else ()
         if any(c.method == "add_argument" and (parser.function.path, c.at) not in known for c in calls):
             parser.why = "options are added to what is not followed"
 
@@ -191,10 +204,11 @@ class Options:
         if parser.from_dataclasses:
             self._add_dataclasses(parser, place)
         self._take_over(parser, place)
-        helps = place.argument("add_help")
+        path, helps = place.unit.path, place.argument("add_help")
         if helps is None or not helps.closed.is_const(False):
-            path = place.unit.path
             parser.options.append(Option("help", ("-h", "--help"), "", "help", None, None, None, False, path, place.at))
+        if _WITH_CONFIG.intersection(names):
+            parser.options.append(Option("config", ("--config",), "", "store", None, None, None, False, path, place.at))
         return parser
 
     @staticmethod
@@ -208,13 +222,17 @@ class Options:
 
     def _add_dataclasses(self, parser: Parser, place: Place) -> None:
         """`HfArgumentParser((ModelArguments, DataArguments))`: the fields of the classes are the options."""
-        classes, all_known = self._classes.given(place)
+        classes, taken, all_known = self._classes.given(place)
+        parser.taken += taken
         if not all_known:
             parser.why = "not all its classes are known"
         for cls in classes:
             options, complete = self._classes.options(cls, nested=False)
             parser.options += options
-            if not complete:
+            inherited = above(cls)
+            if inherited is not None:
+                parser.taken.append(inherited)
+            elif not complete:
                 parser.why = f"not all fields of `{cls.name}` are known"
 
     # -- what is done with parsers -------------------------------------------------------------------------
@@ -292,12 +310,15 @@ def _complete(parsers: dict[Calls, Parser]) -> None:
             parser.options[:0] = before.options
             parser.defaults |= before.defaults
             parser.parents += before.parents
+            parser.taken += before.taken
             parser.why = parser.why or before.why
-    own = {calls: list(parser.options) for calls, parser in parsers.items()}
+    own = {calls: (list(parser.options), list(parser.taken)) for calls, parser in parsers.items()}
     for calls, parser in parsers.items():
-        for above in _above(parsers, calls)[1:]:
-            parser.options += [each for each in own[above] if each not in parser.options]
-            parser.why = parser.why or parsers[above].why
+        for higher in _above(parsers, calls)[1:]:
+            options, taken = own[higher]
+            parser.options += [each for each in options if each not in parser.options]
+            parser.taken += taken
+            parser.why = parser.why or parsers[higher].why
 
 
 def _above(parsers: dict[Calls, Parser], calls: Calls) -> list[Calls]:
@@ -310,8 +331,8 @@ def _above(parsers: dict[Calls, Parser], calls: Calls) -> list[Calls]:
 
 def _is_strict(call: Call) -> bool:
     """Whether a call that reads a command line refuses options that it does not know."""
-    rest = call.method == "parse_args_into_dataclasses" and call.keyword("return_remaining_strings") is None
-    return call.method in _STRICT or rest and not call.positional
+    whole = call.method in _CLASSES and all(call.keyword(each) is None for each in _LENIENT)
+    return call.method in _STRICT or whole and not call.positional
 
 
 def _adds_options(cls: ClassDef) -> bool:
