@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.launch._reading.common import LANGUAGES, TOKENS
+from rules.launch._reading.common import LANGUAGES, TOKENS, span
 from validator.analysis.commands.command_line import CommandLines, Given
 from validator.analysis.commands.launch import Launch
 from validator.analysis.interfaces.binding import Misfit
@@ -38,11 +38,10 @@ RULE = Rule("MP712", "library-option-refused", "error", stable_since="1.0", toke
 def check_project(project: Project) -> Iterator[Finding]:
     for launch, line in project.analysis(CommandLines).all:
         parser = launch.parser
-        if parser is None or not parser.taken or parser.why or not all(site.strict for site in parser.sites):
-            continue
-        for given in line.given:
-            if given.option is None and given.flag.known and given.flag.text.startswith("--"):
-                yield from _check(project, launch, parser, given)
+        if parser is not None and parser.taken and parser.refuses_others:
+            for given in line.given:
+                if given.is_unknown:
+                    yield from _check(project, launch, parser, given)
 
 
 def _check(project: Project, launch: Launch, parser: Parser, given: Given) -> Iterator[Finding]:
@@ -67,11 +66,10 @@ def _has(taken: Signature, name: str, release: Version) -> bool:
 
 
 def _report(launch: Launch, parser: Parser, given: Given, taken: Signature, found: Refused) -> Finding:
-    flag, (line, column, end_line, _) = given.flag, given.at
-    library = taken.library.distribution
+    flag, library = given.flag, taken.library.distribution
     return RULE.finding(
         flag.place.path,
-        (line, column, end_line, max(flag.end, column + 1)),
+        span(flag),
         f"`{flag.text}` is no option of `{launch.name}` with {library} {found.releases}:"
         f" its `{taken.name.rpartition('.')[2]}` has no such field",
         help=advice(taken, found, dashes="--"),
@@ -108,7 +106,8 @@ def main():
 if __name__ == "__main__":
     main()
 # file: demo/prefer.py
-from trl import DPOConfig, ModelConfig, TrlParser
+from trl import DPOConfig, ModelConfig
+from trl.scripts import TrlParser
 
 if __name__ == "__main__":
     args, model_args = TrlParser((DPOConfig, ModelConfig)).parse_args_and_config()

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rules.launch._reading.common import LANGUAGES, TOKENS
+from rules.launch._reading.common import LANGUAGES, TOKENS, span
 from validator.analysis.commands.command_line import CommandLines, Given
 from validator.analysis.commands.fields import Field
 from validator.analysis.commands.launch import Launch
@@ -33,7 +33,7 @@ RULE = Rule("MP701", "unknown-flag", "error", stable_since="0.1.0", tokens=TOKEN
 
 def check_project(project: Project) -> Iterator[Finding]:
     for launch, parser, line in project.analysis(CommandLines).checked:
-        unknown = [given for given in line.given if given.option is None and _is_sure(given)]
+        unknown = [given for given in line.given if given.is_unknown]
         for together in _by_prefix(unknown, parser):
             yield _unknown(together, launch, parser)
         for word, before in line.stray:
@@ -49,11 +49,6 @@ def _by_prefix(unknown: list[Given], parser: Parser) -> list[list[Given]]:
         lost = prefix in given.flag.text and not any(flag.startswith(prefix) for flag in parser.flags)
         groups.setdefault(prefix if lost else f"{given.flag.text} {given.flag.place}", []).append(given)
     return list(groups.values())
-
-
-def _is_sure(given: Given) -> bool:
-    # a single dash may be the value of an option before it, or short options run together
-    return given.flag.known and given.flag.text.startswith("--")
 
 
 def _follows_a_switch(word: Field, before: Given, parser: Parser) -> bool:
@@ -73,11 +68,10 @@ def _unknown(together: list[Given], launch: Launch, parser: Parser) -> Finding:
     given = together[0]
     flag = given.flag.text
     flags = list(dict.fromkeys(each.flag.text for each in together))
-    line, column, end_line, _ = given.at
     known = sorted(flag for flag in parser.flags if flag.startswith("--"))
     return RULE.finding(
         given.flag.place.path,
-        (line, column, end_line, max(given.flag.end, column + 1)),
+        span(given.flag),
         f"{_listed(flags)} no option{'s' if len(flags) > 1 else ''} of `{launch.name}`",
         help=f"drop it, or pass an option that exists{nearest(flag, known) or _by_last_link(flag, known)}",
         related=[Related(parser.function.path, parser.at[0], f"the parser of `{parser.name}`"), *_places(together[1:])],

@@ -43,6 +43,12 @@ class Given(NamedTuple):
     values: tuple[Field, ...]
 
     @property
+    def is_unknown(self) -> bool:
+        """Whether the parser has no such option for sure: a single dash may be the value of an option before it, or
+        short options run together."""
+        return self.option is None and self.flag.known and self.flag.text.startswith("--")
+
+    @property
     def at(self) -> tuple[int, int, int, int]:
         """The flag and, where it stands on the same line, its value."""
         start, end = self.flag.place, self.flag.end
@@ -169,4 +175,4 @@ def missing(line: CommandLine, parser: Parser) -> list[Option]:
 
 def strict(parser: Parser) -> bool:
     """Whether the parser refuses what it does not know."""
-    return not parser.open and all(site.strict for site in parser.sites)
+    return parser.refuses_others and not parser.taken

@@ -99,7 +99,7 @@ class ClassParsers:
         return found, complete
 
 
-def above(cls: ClassDef) -> Signature | None:
+def library_class(cls: ClassDef) -> Signature | None:
     """The class of a library whose fields a data class of the project has beside its own, where a table has it."""
     known = [signature(base) for base in cls.external_bases]
     plain = all(each.has_plain_decorators and (each.is_record or not each.facts.attributes) for each in cls.mro)

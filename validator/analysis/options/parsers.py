@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from validator.analysis.options.class_parsers import ClassParsers, above
+from validator.analysis.options.class_parsers import ClassParsers, library_class
 from validator.analysis.options.option import Option, options_of
 from validator.facts.model import At, Call
 from validator.flow.callgraph.receivers import meeting
@@ -32,7 +32,7 @@ _STRICT = frozenset({"parse_args", "parse_intermixed_args"})
 _CLASSES = frozenset({"parse_args_into_dataclasses", "parse_args_and_config"})  # of transformers, of trl
 _LENIENT = ("return_remaining_strings", "fail_with_unknown_args")
 _READING = _STRICT | _CLASSES | {"parse_known_args"}
-_WITH_CONFIG = frozenset({"trl.TrlParser", "trl.scripts.utils.TrlParser"})  # they read a file first
+_WITH_CONFIG = "trl.TrlParser"  # it reads the file that `--config` names first
 _HARMLESS = frozenset({"print", "isinstance", "len", "id", "type", "str", "repr", "hasattr", "getattr"})
 _SETTING_UP = frozenset({"parse_known_args", "append"})
 _OWN = frozenset(name for name in dir(argparse.ArgumentParser) if not name.startswith("__"))  # the rest libraries add
@@ -76,6 +76,11 @@ class Parser:
         return self.why or ", ".join(
             f"it has the fields of `{each.name}` of {each.library.package}" for each in self.taken
         )
+
+    @property
+    def refuses_others(self) -> bool:
+        """Whether it refuses what is neither one of its options nor a field of the classes in `taken`."""
+        return not self.why and all(site.strict for site in self.sites)
 
     @property
     def module(self) -> Module:
@@ -207,7 +212,7 @@ class Options:
         path, helps = place.unit.path, place.argument("add_help")
         if helps is None or not helps.closed.is_const(False):
             parser.options.append(Option("help", ("-h", "--help"), "", "help", None, None, None, False, path, place.at))
-        if _WITH_CONFIG.intersection(names):
+        if any(self.flow.models.named(name) == _WITH_CONFIG for name in names):
             parser.options.append(Option("config", ("--config",), "", "store", None, None, None, False, path, place.at))
         return parser
 
@@ -229,7 +234,7 @@ class Options:
         for cls in classes:
             options, complete = self._classes.options(cls, nested=False)
             parser.options += options
-            inherited = above(cls)
+            inherited = library_class(cls)
             if inherited is not None:
                 parser.taken.append(inherited)
             elif not complete:
@@ -314,11 +319,11 @@ def _complete(parsers: dict[Calls, Parser]) -> None:
             parser.why = parser.why or before.why
     own = {calls: (list(parser.options), list(parser.taken)) for calls, parser in parsers.items()}
     for calls, parser in parsers.items():
-        for higher in _above(parsers, calls)[1:]:
-            options, taken = own[higher]
+        for above in _above(parsers, calls)[1:]:
+            options, taken = own[above]
             parser.options += [each for each in options if each not in parser.options]
             parser.taken += taken
-            parser.why = parser.why or parsers[higher].why
+            parser.why = parser.why or parsers[above].why
 
 
 def _above(parsers: dict[Calls, Parser], calls: Calls) -> list[Calls]:
