@@ -2,7 +2,9 @@
 
 What it does
     Reports a value that is not of the option's type (`int`, `float`), that is none of its choices, an option that
-    takes a value and gets none, and too few values for `nargs=N`. What the script does not set is not judged.
+    takes a value and gets none, and too few values for `nargs=N`; also a text that the program looks up in a table
+    which lacks it, or refuses by itself (`OPTIMIZERS[args.optim]`, `if args.optim == "adam": … else: raise`, see
+    MP315), the values of `key=value` words for Hydra among them. What the script does not set is not judged.
 
 Why is this bad
     argparse ends the program with "invalid int value" or "invalid choice": on every node, after the queue.
@@ -18,7 +20,9 @@ from collections.abc import Iterator
 
 from rules.launch._reading.common import LANGUAGES, TOKENS, set_at
 from validator.analysis.commands.command_line import CommandLine, CommandLines, Given, refused
-from validator.analysis.commands.launch import Launch
+from validator.analysis.commands.launch import Launch, Launches
+from validator.analysis.options.accepted import Accepted, Asked
+from validator.analysis.options.composed import Compositions
 from validator.errors import nearest
 from validator.finding import Finding, Related
 from validator.project import Project
@@ -28,12 +32,66 @@ RULE = Rule("MP702", "flag-value-refused", "error", stable_since="0.1.0", tokens
 
 
 def check_project(project: Project) -> Iterator[Finding]:
+    yield from _of_words(project)
     for launch, line in project.analysis(CommandLines).all:
         if launch.parser is None:
             continue
         for given in line.given:
-            if given.option is not None and (why := _why(given, line)):
+            if given.option is None:
+                continue
+            if why := _why(given, line):
                 yield _report(given, why, launch)
+            else:
+                yield from _looked_up(project, given, launch)
+
+
+def _looked_up(project: Project, given: Given, launch: Launch) -> Iterator[Finding]:
+    """Of the values of an option the first that the program looks up in vain, or refuses by itself."""
+    option = given.option
+    if option is None or launch.parser is None or option.type not in ("", "str") or not option.takes_value:
+        return
+    rows = project.analysis(Accepted).options.get((launch.parser, option.dest), ()) if option.nargs is None else ()
+    for value in given.values if rows else ():
+        asked = next((each for each in rows if value.known and each.refuses(value.text)), None)
+        if asked is not None:
+            yield RULE.finding(
+                given.flag.place.path,
+                given.at,
+                f"`{given.flag.text}` of `{launch.name}` is given {value.text!r}: {asked.told(value.text)}",
+                help=asked.advice(value.text),
+                related=[*set_at(given), asked.related],
+                context=f"{launch.name}:{given.flag.text}",
+                severity="error" if asked.is_certain else "warning",
+            )
+            return
+
+
+def _of_words(project: Project) -> Iterator[Finding]:
+    """Values of `key=value` words that a program which Hydra starts looks up in vain, or refuses."""
+    compositions = project.analysis(Compositions)
+    if not compositions.programs:
+        return
+    taken: dict[tuple[object, str], list[Asked]] = {}
+    for o, key, asked in project.analysis(Accepted).keys:
+        unit, number = o[1][-1]
+        if number is None:
+            taken.setdefault((unit.module, f"{o[2]}.{key}" if o[2] else key), []).append(asked)
+    for launch in project.analysis(Launches).all if taken else ():
+        composition = compositions.of(launch) if launch.module is not None else None
+        for override in composition.overrides if composition is not None else ():
+            value = override.value
+            known = taken.get((launch.module, override.key), ()) if override.sign != "~" and value.known else ()
+            for asked in [each for each in known if each.refuses(value.text)][:1]:
+                place = override.word.place
+                yield RULE.finding(
+                    place.path,
+                    (place.line, place.column, place.line, place.column + len(override.key)),
+                    f"`{override.key}` of `{launch.name}` is given {value.text!r}: {asked.told(value.text)}",
+                    help=asked.advice(value.text),
+                    related=[asked.related],
+                    context=f"{launch.name}:{override.key}",
+                    severity="warning",
+                )
 
 
 def _why(given: Given, line: CommandLine) -> str:
@@ -117,7 +175,90 @@ parser.add_argument("--gpus", type=int)
 print(parser.parse_known_args())
 """
 
+_LOOKED_UP = """# file: train.py
+import argparse
+
+SAMPLERS = {}
+LOSSES = {"dpo": sum}
+LOSSES["ipo"] = max
+
+
+def register(cls):
+    SAMPLERS[cls.__name__.lower()] = cls
+    return cls
+
+
+@register
+class Uniform:
+    pass
+
+
+@register
+class Packed:
+    pass
+
+
+def schedule(name, steps):
+    if name == "cosine":
+        return steps
+    elif name in ("linear", "constant"):
+        return 2 * steps
+    else:
+        raise ValueError(f"no schedule {name}")
+
+
+class Trainer:
+    def __init__(self, args):
+        self.args = args
+        self.sampler = SAMPLERS[args.sampler]()
+
+    def fit(self):
+        return LOSSES[self.args.loss]([schedule(self.args.lr_schedule, 3)])
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--loss", type=str, default="dpo")
+parser.add_argument("--sampler", default="packed")
+parser.add_argument("--lr_schedule", default="cosine")
+print(Trainer(parser.parse_args()).fit())
+"""
+
+_WORDS = """# file: rl/__init__.py
+# file: rl/conf/base.yaml
+algorithm: {estimator: gae}
+# file: rl/main.py
+import hydra
+
+ESTIMATORS = {"gae": sum, "grpo": max}
+
+
+def estimator(name):
+    if name not in ESTIMATORS:
+        raise ValueError(f"no estimator {name}")
+    return ESTIMATORS[name]
+
+
+@hydra.main(config_path="conf", config_name="base", version_base=None)
+def main(config):
+    print(estimator(config.algorithm.estimator))
+
+
+if __name__ == "__main__":
+    main()
+"""
+
 INCORRECT = (
+    _LOOKED_UP
+    + """# file: run.sh
+python train.py \\
+    --loss kto \\  # error: MP702
+    --sampler grouped \\  # error: MP702
+    --lr_schedule cosin  # error: MP702
+""",
+    _WORDS
+    + """# file: run.sh
+python -m rl.main algorithm.estimator=grpo_passk  # error: MP702
+""",
     _TRAIN
     + """# file: run.sh
 STAGE=two
@@ -139,6 +280,15 @@ python submit.py --gpus 8 -- source setup.sh \\&\\& python rl/train.py \\
 )
 
 CORRECT = (
+    _LOOKED_UP
+    + """# file: run.sh
+python train.py --loss ipo --sampler uniform --lr_schedule linear
+python train.py --loss $LOSS
+""",
+    _WORDS
+    + """# file: run.sh
+python -m rl.main algorithm.estimator=grpo
+""",
     # an action of the project's own says how many values it takes
     """# file: train.py
 import argparse

@@ -2,7 +2,8 @@
 
 What it does
     Reports a literal default of an `add_argument(…)`, of a field whose metadata lists `choices`, or of a field or a
-    parameter that is annotated with `Literal[…]`, that is not among them.
+    parameter that is annotated with `Literal[…]`, that is not among them; and the default of an option that the
+    program hands on to a place which takes some names only (`OPTIMIZERS[args.optim]`, see MP315) and not this one.
 
 Why is this bad
     `argparse` does not check defaults: the program starts, and fails or takes another way where the value is used; this
@@ -17,6 +18,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from validator.analysis.options.accepted import Accepted
+from validator.analysis.options.parsers import Options
 from validator.facts.model import At
 from validator.finding import Finding
 from validator.flow import Flow
@@ -27,7 +30,14 @@ from validator.ir.model import Value
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP305", "default-not-a-choice", "error", stable_since="0.2.0", tokens=("choices", "Literal"), solves=True)
+RULE = Rule(
+    "MP305",
+    "default-not-a-choice",
+    "error",
+    stable_since="0.2.0",
+    tokens=("choices", "Literal", "default"),
+    solves=True,
+)
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -41,6 +51,30 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield from _of_fields(flow, cls)
             for function in module.functions.values():
                 yield from _of_parameters(function)
+    yield from _of_options(project)
+
+
+def _of_options(project: Project) -> Iterator[Finding]:
+    """Defaults that the program looks up in vain, or refuses."""
+    if not project.analysis(Options).parsers:
+        return
+    told = set()
+    for (parser, name), rows in project.analysis(Accepted).options.items():
+        option = parser.option(name)
+        text = option.default if option is not None else None
+        asked = next((each for each in rows if isinstance(text, str) and each.refuses(text)), None)
+        if option is None or asked is None or not isinstance(text, str) or (option.path, option.at) in told:
+            continue
+        told.add((option.path, option.at))
+        yield RULE.finding(
+            option.path,
+            option.at,
+            f"the default {text!r} of `{option.flags[0] if option.flags else name}`: {asked.told(text)}",
+            help=asked.advice(text),
+            related=[asked.related],
+            context=f"{name}:{text}",
+            severity="warning",
+        )
 
 
 def _of_calls(unit: Unit) -> Iterator[Finding]:
@@ -133,7 +167,27 @@ class Weights:
 def send(weights, how: Literal["push", "pull"] = "{how}"):{mark}
     return weights, how
 """
+_LOOKED_UP = """import argparse
+
+OPTIMIZERS = dict(adam=dict, sgd=list)
+
+
+def build(name):
+    return OPTIMIZERS[name]()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--optim", default="{name}"){mark}
+    args = parser.parse_args()
+    {test}build(args.optim)
+
+
+main()
+"""
+
 INCORRECT = (
+    _LOOKED_UP.format(name="adamw", mark="  # error: MP305", test=""),
     _MODES.format(mode="nccl", loss="dpo", how="poll", mark="  # error: MP305"),
     """import argparse
 
@@ -152,6 +206,8 @@ class Weights:
 """,
 )
 CORRECT = (
+    _LOOKED_UP.format(name="sgd", mark="", test=""),
+    _LOOKED_UP.format(name="none", mark="", test='if args.optim != "none": '),
     _MODES.format(mode="xccl", loss="hinge", how="pull", mark=""),
     """import argparse
 

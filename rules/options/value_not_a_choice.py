@@ -5,6 +5,8 @@ What it does
     that the annotation of the field allows (`Literal[…]`, an enumeration), whichever class of several the section may
     be for; and the name of a class under a key that elsewhere names classes which a decorator registers
     (`@OptimizerConfig.register_subclass("adam")`, `type: adam`), where no class below that of the field has the name.
+    Also a text that the program which reads the file looks up in a table that lacks it, or refuses by itself
+    (`OPTIMIZERS[config["optim"]]`, see MP315).
     As a note also a value that no code spells under a key whose values in other files are entries of one table of
     functions or classes (a dictionary, a decorator): that the table is what this file's value is looked up in, and by
     which program, the source does not say. Upper and lower case are one. A note, too, where the code spells the value
@@ -24,6 +26,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from validator.analysis.interfaces.unspelled import Unspelled
+from validator.analysis.options.accepted import Accepted
+from validator.analysis.options.sections import Sections
 from validator.analysis.options.spelled import Spelled
 from validator.errors import nearest
 from validator.facts.config_files import Setting
@@ -51,7 +55,33 @@ def check_project(project: Project) -> Iterator[Finding]:
                 severity: Severity = "note" if known and not fill.schema.is_strict else "warning"
                 yield _report(fill, setting, f"`{fill.schema.cls.name}.{field.name}` allows", allowed, severity)
     yield from _unregistered(project, fills)
+    yield from _refused_by_program(project)
     yield from _unlisted(project)
+
+
+def _refused_by_program(project: Project) -> Iterator[Finding]:
+    """Values that the program which reads the file looks up in vain, or refuses by itself."""
+    files = project.analysis(Filled).files
+    if not files:
+        return
+    sections, told = project.analysis(Sections), set()
+    for o, key, asked in project.analysis(Accepted).keys:
+        links = [*o[2].split(".")] if o[2] else []
+        for root in sections.roots(o[1]):
+            node = root.node.find([*links, key])
+            text = node.value if node is not None else None
+            if node is None or not isinstance(text, str) or not _is_written(text) or not asked.refuses(text):
+                continue
+            if root.given and (node.path, node.at) not in told:
+                told.add((node.path, node.at))
+                yield RULE.finding(
+                    node.path,
+                    node.at,
+                    f"`{key}` is {text!r}: {asked.told(text)}",
+                    help=asked.advice(text),
+                    related=[asked.related],
+                    context=f"{key}={text}",
+                )
 
 
 def _allowed(fill: Fill, name: str) -> list[object]:
@@ -220,7 +250,26 @@ algorithm: {adv_type: grpo}
 algorithm: {adv_type: reinforce}
 """
 
+_LOOKED_UP = """# file: train.py
+import yaml
+
+SCHEDULES = {"cosine": max, "linear": min}
+
+
+def main():
+    with open("conf/train.yaml") as file:
+        config = yaml.safe_load(file)
+    print(SCHEDULES[config["schedule"]["kind"]](1, 2))
+
+
+main()
+# file: conf/train.yaml
+schedule:
+  kind: {kind}{mark}
+"""
+
 INCORRECT = (
+    _LOOKED_UP.replace("{kind}{mark}", "cosin  # error: MP308"),
     _TABLE
     + """# file: d.yaml
 algorithm:
@@ -253,6 +302,7 @@ optimizer:
 )
 
 CORRECT = (
+    _LOOKED_UP.replace("{kind}{mark}", "linear"),
     _TABLE
     + """# file: d.yaml
 algorithm: {adv_type: grpo_multiturn}

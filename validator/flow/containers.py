@@ -58,10 +58,11 @@ def _into(unit: Unit, number: int, added: int, listed: bool, keys: tuple[int, ..
         value = values[unit.root(number)]
     if value.op == "attr":
         return Filled(value.data, value.args[0], added, listed, keys)
-    if (name := unit.stored_globals.get(unit.root(number))) is not None:
-        return Filled(name, unit.module, added, listed, keys)
-    symbol = unit.module.project.lookup(unit.scope, value.data) if value.op == "name" else None
-    return Filled(symbol.name, symbol.module, added, listed, keys) if isinstance(symbol, Variable) else None
+    symbol = unit.symbol(value) if value.op in ("name", "import") else None
+    if isinstance(symbol, Variable):
+        return Filled(symbol.name, symbol.module, added, listed, keys)
+    name = unit.stored_globals.get(unit.root(number))
+    return Filled(name, unit.module, added, listed, keys) if name is not None else None
 
 
 def _outer(values: list[Value], value: Value) -> tuple[int, int] | None:

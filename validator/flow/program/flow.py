@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from validator.definitions import ClassDef, Method, Module, Symbol
 from validator.errors import UsageError
-from validator.facts.model import Import
 from validator.flow.callgraph.callers import Callers
 from validator.flow.callgraph.name_index import Mentions, name_of
 from validator.flow.callgraph.wrappers import communicating
@@ -232,13 +231,7 @@ class Flow:
 
     def symbol(self, unit: Unit, value: Value) -> Symbol:
         """What a global name or an import means in a unit."""
-        if value.op == "name":
-            return self.project.lookup(unit.scope, value.data)
-        module, name, level = value.data
-        row = Import(module, name or None, None if name else "_", level, "<module>", (), (1, 1, 1, 1))
-        if not name and "." not in module:
-            row = row._replace(asname=None)
-        return self.project.imported(unit.module, row)
+        return unit.symbol(value)
 
     def meanings(self, unit: Unit, value: Value) -> list[Symbol]:
         """What a name of a module may mean: of several imports that give it, each under its condition, all of them."""

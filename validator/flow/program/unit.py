@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from itertools import accumulate, chain
 
-from validator.definitions import ClassDef, External, Method, Module
+from validator.definitions import ClassDef, External, Method, Module, Symbol
+from validator.facts.model import Import
 from validator.flow.callgraph.name_index import name_of, words_of
 from validator.flow.callgraph.wrappers import wrapped_by
 from validator.flow.containers import Filled, filled
@@ -134,6 +135,17 @@ class Unit:
     @cached_property
     def _known_as(self) -> dict[str, str]:
         return {}
+
+    def symbol(self, value: Value) -> Symbol:
+        """What a global name or an import means here."""
+        project = self.module.project
+        if value.op == "name":
+            return project.lookup(self.scope, value.data)
+        module, name, level = value.data
+        row = Import(module, name or None, None if name else "_", level, "<module>", (), (1, 1, 1, 1))
+        if not name and "." not in module:
+            row = row._replace(asname=None)
+        return project.imported(self.module, row)
 
     @cached_property
     def control(self) -> Control:

@@ -64,7 +64,7 @@ def _sources(place: Place) -> list[Place] | None:
         given = computed(place.flow, unit, place.number)
         return [Place(place.flow, given.unit, given.number)] if given is not None else None
     if value.op == "attr":
-        return list(_stored(place)) or None
+        return [each.operand(1) for each in stores(place)] or None
     if value.op == "param":
         return _passed(place)
     if value.op == "free":
@@ -72,21 +72,21 @@ def _sources(place: Place) -> list[Place] | None:
         numbers = outer.code.definitions.get(value.data[1], ()) if outer is not None else ()
         return [Place(place.flow, outer, number) for number in numbers if outer is not None] or None
     if value.op == "name":
-        return list(_of_module(place)) or None
+        return list(of_module(place)) or None
     return None
 
 
-def _stored(place: Place) -> Iterator[Place]:
-    """What is stored in the attribute of the objects of which it is read."""
+def stores(place: Place) -> Iterator[Place]:
+    """What stores something in the attribute of the objects of which it is read."""
     owners = {o[1] for o in place.operand(0).closed.each if o[0] in ("inst", "self")}
     family = frozenset(each for cls in owners for each in cls.relatives)
     for unit in place.flow.units(iter(place.flow.stores.writers(place.value.data))):
         for number, value in enumerate(unit.code.values):
             if value.op == "store_attr" and value.data == place.value.data:
-                stored = Place(place.flow, unit, number)
-                objs = stored.operand(0).closed.each
+                store = Place(place.flow, unit, number)
+                objs = store.operand(0).closed.each
                 if any(o[0] in ("inst", "self") and o[1] in family for o in objs):
-                    yield stored.operand(1)
+                    yield store
 
 
 def _passed(place: Place) -> list[Place] | None:
@@ -103,7 +103,7 @@ def _passed(place: Place) -> list[Place] | None:
     return [Place(flow, caller, number) for caller, number in numbers if number is not None]
 
 
-def _of_module(place: Place) -> Iterator[Place]:
+def of_module(place: Place) -> Iterator[Place]:
     """What is stored in a variable of a module."""
     symbol = place.flow.symbol(place.unit, place.value)
     for unit in place.flow.whole_units(symbol.module) if isinstance(symbol, Variable) else ():

@@ -1,0 +1,159 @@
+"""A text that the code hands to a place which takes some names only, and this is none of them.
+
+What it does
+    Finds where a program looks something up by name (`OPTIMIZERS[name]`, with all names that the table is given where
+    it is written, by `OPTIMIZERS[key] = …` and by decorators that register functions and classes), and where it
+    refuses names that it does not know (`if name == "adam": … elif name == "sgd": … else: raise`). Follows the name
+    back, through variables, attributes, arguments and defaults, to the texts in the code, and reports those that the
+    place does not take. Options of the command line are the matter of MP305 and MP702, keys of configuration files that
+    of MP308. Silent where the table is handed on, or filled with what is not known, where conditions on the way test
+    the name otherwise, and where the error is caught. A warning where another condition decides whether the text gets
+    there, or functions register names, as code outside of the project may do.
+
+Why is this bad
+    It raises KeyError, or what the code raises itself, when the line runs: somebody renamed an entry, or took it away,
+    and did not come to those who name it.
+
+References
+    https://docs.python.org/3/library/exceptions.html#KeyError
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.analysis.options.accepted import Accepted, Asked
+from validator.finding import Finding
+from validator.flow.queries.outside_program import is_aside
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP315", "name-in-no-table", "error", "0.6.0", solves=True)
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    seen = set()
+    for asked in project.analysis(Accepted).texts:
+        place = asked.origin.place
+        text = str(place.value.data)
+        if asked.refuses(text) and not is_aside(place.unit.path) and (place.unit, place.number) not in seen:
+            seen.add((place.unit, place.number))
+            yield _report(asked, text)
+
+
+def _report(asked: Asked, text: str) -> Finding:
+    place = asked.origin.place
+    return RULE.finding(
+        place.unit.path,
+        place.at,
+        asked.told(text),
+        help=asked.advice(text),
+        related=[asked.related],
+        context=f"{place.unit.qualname}:{text}",
+        severity="error" if asked.is_certain else "warning",
+    )
+
+
+_TABLE = """# file: rl/__init__.py
+# file: rl/optim.py
+OPTIMIZERS = {}
+
+
+def register(name):
+    def put(cls):
+        OPTIMIZERS[name] = cls
+        return cls
+
+    return put
+
+
+@register("adam")
+class Adam:
+    pass
+
+
+@register("sgd")
+class Sgd:
+    pass
+
+
+def build(name, lr):
+    return OPTIMIZERS[name](lr)
+"""
+
+INCORRECT = [
+    _TABLE
+    + """# file: train.py
+from rl.optim import build
+
+build("adam", 0.1)
+build("adamw", 0.1)  # error: MP315
+""",
+    """
+LOSSES = {"pg": sum, "kl": max}
+LOSSES["entropy"] = min
+
+class Loss:
+    def __init__(self, kind):
+        self.kind = kind
+
+    def value(self, rows):
+        return LOSSES[self.kind](rows)
+
+print(Loss("entropy").value([1]), Loss("entropies").value([2]))  # error: MP315
+""",
+    """
+def schedule(kind="cosin"):  # error: MP315
+    if kind == "cosine":
+        return 1
+    elif kind in ("linear", "constant"):
+        return 2
+    else:
+        raise ValueError(kind)
+
+schedule()
+schedule("linear")
+""",
+]
+
+CORRECT = [
+    _TABLE
+    + """# file: train.py
+from rl.optim import OPTIMIZERS, build
+
+OPTIMIZERS["adamw"] = dict
+build("adamw", 0.1)
+""",
+    """
+import plugins
+
+LOSSES = {"pg": sum, "kl": max}
+plugins.load(LOSSES)
+
+def value(kind, rows):
+    return LOSSES[kind](rows)
+
+value("entropy", [1])
+""",
+    """
+LOSSES = {"pg": sum, "kl": max}
+
+def value(kind, rows):
+    if kind == "none":
+        return 0
+    if kind.startswith("mean_"):
+        return value(kind[5:], rows) / len(rows)
+    return LOSSES[kind.lower()](rows)
+
+def either(kind, rows):
+    try:
+        return LOSSES[kind](rows)
+    except KeyError:
+        return 0
+
+value("none", [1])
+value("mean_kl", [1])
+value("PG", [1])
+either("entropy", [1])
+""",
+]

@@ -1,0 +1,166 @@
+"""Where a text comes from: back through variables, attributes, what callers pass, to what names it.
+
+Followed back are values as they are, and in another case (`name.lower()`). What conditions on the way say about the
+value is kept: behind `if name != "none":` it is not "none".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
+from validator.flow.queries.base import Place
+from validator.flow.queries.escapes import argument_of
+from validator.flow.queries.origins import of_module, stores
+from validator.flow.queries.pure_functions import computed
+
+_FOLDING = frozenset({"lower", "upper", "casefold", "title", "capitalize"})
+_SAME = frozenset({"strip", "str"})
+_COMPARING = frozenset({"Eq", "NotEq", "In", "NotIn", "Is", "IsNot"})
+
+
+class Origin(NamedTuple):
+    """A value that another one was before, where it is not known what it was before that.
+
+    `said`: texts that conditions on the way name, and that the value may not be behind them. `folded`: its case does
+    not matter. `conditional`: whether something else decides on the way.
+    """
+
+    place: Place
+    said: frozenset[str] = frozenset()
+    folded: bool = False
+    conditional: bool = False
+
+
+def text_origins(place: Place, is_origin: Callable[[Place], bool], user: Place | None = None) -> Iterator[Origin]:
+    """The origins of a value; of one that a place uses those are left out that a condition on the way tests for
+    something else than what text it is, and what a call passes that may be meant for another function. `is_origin`
+    says of a value that it need not be followed further."""
+    queue = [_Way(Origin(place), tuple(user.tests_inside) if user is not None else ())]
+    seen: set[tuple[Unit, int]] = set()
+    for each in queue:
+        here = each.origin.place.root
+        if (here.unit, here.number) in seen:
+            continue
+        seen.add((here.unit, here.number))
+        way = each.at(here)
+        if way is None:
+            continue
+        steps = None if here.value.op == "const" or is_origin(here) else list(_before(here))
+        if not steps:
+            yield way.origin._replace(conditional=way.origin.conditional or bool(way.tests))
+        for step in steps or ():
+            if user is None:
+                queue.append(way._replace(origin=way.origin._replace(place=step.source)))
+            elif step.alone:
+                queue.append(way.before(step))
+
+
+class _Way(NamedTuple):
+    """A value on the way back, and the conditions of its unit that have not asked for anything on the way yet."""
+
+    origin: Origin
+    tests: tuple[Place, ...]
+
+    def at(self, here: Place) -> _Way | None:
+        """The way at a value, with what conditions say about it; None where they ask something else of it."""
+        said, left, key = self.origin.said, [], here.key if self.tests else ()
+        for test in self.tests:
+            parts = list(test.parts)
+            if not any(part.root.key == key for part in parts if part.value.op != "const"):
+                left.append(test)
+            elif all(_is_plain(part) for part in parts):
+                texts = (part.value.data for part in parts if part.value.op == "const")
+                said |= {text for text in texts if isinstance(text, str)}
+            else:
+                return None
+        folded = self.origin.folded or _is_call(here, _FOLDING)
+        return _Way(self.origin._replace(place=here, said=said, folded=folded), tuple(left))
+
+    def before(self, step: _Step) -> _Way:
+        if step.inside:
+            return _Way(self.origin._replace(place=step.source), (*self.tests, *step.tests))
+        conditional = self.origin.conditional or bool(self.tests)
+        return _Way(self.origin._replace(place=step.source, conditional=conditional), tuple(step.tests))
+
+
+def _is_plain(part: Place) -> bool:
+    """Whether a part of a condition only compares with what is written there, or names what is compared."""
+    value = part.value
+    if value.op == "compare":
+        return value.data in _COMPARING
+    if value.op == "call":
+        return _is_call(part, _FOLDING | _SAME | {"isinstance"})
+    return value.op not in ("next", "item", "collect")
+
+
+def _is_call(place: Place, names: frozenset[str]) -> bool:
+    return place.value.op == "call" and place.method in names
+
+
+class _Step(NamedTuple):
+    """What a value was one step before, and the conditions between.
+
+    `inside`: in the same function, before the same conditions. `alone`: it was meant for nothing else.
+    """
+
+    source: Place
+    tests: Sequence[Place] = ()
+    inside: bool = False
+    alone: bool = True
+
+
+def _before(place: Place) -> Iterator[_Step]:
+    """What a value was one step before; nothing where that is not known."""
+    flow, unit, value = place.flow, place.unit, place.value
+    if value.op == "phi":
+        yield from _ways(place)
+    elif _is_call(place, _FOLDING | _SAME):
+        source = place.receiver if place.method != "str" else place.argument("object", 0)
+        yield from [_Step(source, inside=True)] if source is not None else ()
+    elif value.op == "call":
+        given = computed(flow, unit, place.number)
+        yield from [_Step(Place(flow, given.unit, given.number))] if given is not None else ()
+    elif value.op == "attr" and value.data == "value":  # of a member of an enumeration
+        yield _Step(place.operand(0), inside=True)
+    elif value.op == "attr":
+        yield from (_Step(each.operand(1), each.tests_inside) for each in stores(place))
+    elif value.op == "param" and not unit.is_receiver(place.number):
+        yield from _passed(flow, unit, value.data[0])
+    elif value.op == "free":
+        outer = unit.above(value.data[0])
+        numbers = outer.code.definitions.get(value.data[1], ()) if outer is not None else ()
+        yield from (_Step(Place(flow, outer, number)) for number in numbers if outer is not None)
+    elif value.op == "name":
+        yield from (_Step(each) for each in of_module(place))
+
+
+def _ways(place: Place) -> Iterator[_Step]:
+    """What comes on each way to a place where several meet, with the conditions that are on that way alone."""
+    unit, blocks = place.unit, place.unit.code.blocks
+    common = unit.control.deciding(place.value.block)
+    for (pred, _), number in zip(blocks[place.value.block].preds, place.value.args, strict=False):
+        end = blocks[pred].end
+        branches = sorted((unit.control.deciding(pred) | ({pred} if end[0] == "branch" else set())) - common)
+        yield _Step(place.value_at(number), [place.value_at(blocks[branch].end[1]) for branch in branches], True)
+
+
+def _passed(flow: Flow, unit: Unit, position: int) -> Iterator[_Step]:
+    """What each call of a function passes for a parameter, or its default."""
+    default = unit.code.defaults.get(unit.code.params[position][0])
+    for caller in flow.callers(unit):
+        for row in flow.result(caller).passed.get(unit, ()):
+            call = Place(flow, caller, row.site)
+            number = argument_of(caller, row.site, unit, position)
+            site = call.result.sites.get(call.number)
+            alone = site is None or all(target.unit is unit for target in site.targets)
+            if number is not None:
+                yield _Step(Place(flow, caller, number), call.tests_inside, alone=alone)
+            elif default is not None and unit.outer is not None and not _is_spread(call):
+                yield _Step(Place(flow, unit.outer, default), call.tests_inside, alone=alone)
+
+
+def _is_spread(call: Place) -> bool:
+    return call.value.op != "call" or any(name in ("*", "**") for name in call.value.data.names)
