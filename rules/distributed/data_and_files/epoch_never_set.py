@@ -4,6 +4,7 @@ What it does
     Reports `DistributedSampler(…)` that shuffles (the default) in a project in which nothing calls `set_epoch`. Where
     a parameter says whether it shuffles (`shuffle=shuffle`), some call must say so, or leave its default of True.
     Silent where the data, or the sampler, is called after evaluation (`val_dataset`): its order does not matter.
+    Also reports `set_epoch` in a loop that gives the sampler the same number in every round.
 
 Why is this bad
     The order depends on seed and epoch. Without `set_epoch` every epoch shows the same batches in the same order.
@@ -17,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.finding import Finding
-from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.base import Place, Queries, blocks_of
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.values import const_obj
 from validator.project import Project
@@ -28,7 +29,18 @@ RULE = Rule("MP530", "epoch-never-set", "warning", "0.1.0", tokens=("Distributed
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    if next(queries.named("set_epoch"), None) is not None:
+    calls = list(queries.named("set_epoch"))
+    for call in calls:
+        if not is_aside(call.unit.path) and _is_same_each_round(call):
+            yield RULE.finding(
+                call.unit.path,
+                call.at,
+                f"`{call.operand(0).text}` in `{call.unit.qualname}` gets `{call.operand(1).text}` in every round"
+                " of the loop: each epoch has the order of the one before",
+                help="pass the number of the epoch",
+                context=f"{call.unit.qualname}:set_epoch",
+            )
+    if calls:
         return
     for place in queries.calls(
         "torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler"
@@ -43,6 +55,28 @@ def check_project(project: Project) -> Iterator[Finding]:
                 " order does not matter",
                 context=place.unit.qualname,
             )
+
+
+def _is_same_each_round(call: Place) -> bool:
+    """Whether a loop around a call passes the same number in each of its rounds: one that is written there, or that was
+    known before."""
+    control, code = call.unit.control, call.unit.code
+    loops = [header for header in control.loops_around(call.value.block) if code.loops[header].iterator >= 0]
+    if not loops or len(call.value.args) != 2 or not _goes_through_data(call, loops[0]):
+        return False
+    inside = {block for header in loops for block in (*blocks_of(code, header), header)}
+    parts = list(call.operand(1).parts)
+    parts = {part.root for part in call.operand(1).parts if part.value.op != "const"}
+    return all(part.value.op in ("param", "binary") and part.value.block not in inside for part in parts)
+
+
+def _goes_through_data(call: Place, header: int) -> bool:
+    """Whether a round of a loop goes through the data, or trains, behind the call."""
+    inside = {*blocks_of(call.unit.code, header), header}
+    later = [
+        number for number, value in enumerate(call.unit.code.values) if value.block in inside and number > call.number
+    ]
+    return any(call.unit.code.values[number].op in ("iter", "call") for number in later)
 
 
 def _evaluates(place: Place) -> bool:
@@ -70,6 +104,17 @@ def _shuffles(place: Place) -> bool:
 
 
 INCORRECT = [
+    """
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+def train(dataset, start, epochs):
+    sampler = DistributedSampler(dataset)
+    for epoch in range(start, epochs):
+        sampler.set_epoch(start)  # error: MP530
+        for batch in DataLoader(dataset, sampler=sampler):
+            print(batch)
+""",
     """
 import torch.distributed as dist
 from torch.utils.data import DataLoader

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from validator.flow.queries.base import Place
+from validator.flow.queries.origins import trail
 
 _NAMES = ("opt", "optim", "optimizer")
 _NO_OPTIMIZERS = frozenset({"torch.optim.lr_scheduler", "torch.optim.swa_utils"})  # their steps are others
@@ -35,3 +36,14 @@ def optimizer_of(step: Place, only_torch: bool = False) -> Place | None:
 def variable_of(value: Place) -> str:
     """The variable that holds a value."""
     return value.unit.variables.get(value.number, "") or value.unit.variables.get(value.root.number, "")
+
+
+def libraries_of(value: Place) -> set[str]:
+    """The full names of what libraries have that may have made a value: `torch.optim.lr_scheduler.StepLR`."""
+    calls = [each.operand(0).val.each for each in trail(value, frozenset()) if each.value.op == "call"]
+    return {str(o[1]) for each in calls for o in each if o[0] == "ext"}
+
+
+def is_scaler(value: Place) -> bool:
+    """Whether a value is a `GradScaler` of torch."""
+    return any(name.rpartition(".")[2] == "GradScaler" for name in libraries_of(value))

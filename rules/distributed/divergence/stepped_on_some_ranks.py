@@ -1,0 +1,131 @@
+"""A scheduler, an optimizer, a sampler or a scaler that takes its step on some ranks only.
+
+What it does
+    Reports `step()` of an optimizer or of a learning-rate schedule, `set_epoch()` of a sampler and `update()` of a
+    `GradScaler` behind a test that some ranks pass and others do not, in a function that computes gradients, or steps
+    an optimizer, on all of them.
+
+Why is this bad
+    The ranks go on with other learning rates, other weights or another order of the data than each other. Nothing
+    fails: the replicas drift apart.
+
+References
+    https://docs.pytorch.org/docs/stable/notes/ddp.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.domains.spmd import NONE, Causes, only
+from validator.finding import Finding
+from validator.flow.program.unit import Unit
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.optimizers import is_scaler, libraries_of, optimizer_of
+from validator.flow.queries.outside_program import is_aside
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP561", "stepped-on-some-ranks", "warning", "1.0", tokens=("step", "set_epoch"), solves=True)
+
+_SCHEDULES = "torch.optim.lr_scheduler."
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries = project.analysis(Queries)
+    for unit in queries.mentioning("step", "set_epoch", "update"):
+        guarded = [(call, what) for call, what in _steps(queries, unit) if _by_rank(call)]
+        if not guarded or is_aside(unit.path) or not _trains_everywhere(queries, unit):
+            continue
+        for call, what in guarded:
+            yield RULE.finding(
+                unit.path,
+                call.at,
+                f"`{call.operand(0).text}` in `{unit.qualname}` runs on some ranks only: {what} of the others stays"
+                " as it was",
+                help="take the step on all ranks",
+                context=f"{unit.qualname}:{call.operand(0).text}",
+            )
+
+
+def _steps(queries: Queries, unit: Unit) -> Iterator[tuple[Place, str]]:
+    """The calls that change by what a rank trains, and what that is."""
+    for call in queries.calls_in(unit):
+        receiver = call.receiver if call.around() else None
+        if receiver is None:
+            continue
+        if call.method == "step" and any(name.startswith(_SCHEDULES) for name in libraries_of(receiver)):
+            yield call, "the learning rate"
+        elif call.method == "step" and optimizer_of(call) is not None:
+            yield call, "the model"
+        elif call.method == "set_epoch":
+            yield call, "the order of the data"
+        elif call.method == "update" and is_scaler(receiver):
+            yield call, "the scale of the loss"
+
+
+def _by_rank(call: Place) -> Causes:
+    return only(call.around(), "rank", "member")
+
+
+def _trains_everywhere(queries: Queries, unit: Unit) -> bool:
+    """Whether a function computes gradients, or steps an optimizer, on all ranks that come to it."""
+    calls = queries.calls_in(unit)
+    trains = (call for call in calls if call.method == "backward" or call.method == "step" and optimizer_of(call))
+    return any(_by_rank(call) == NONE for call in trains)
+
+
+_TRAINING = """
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def main(batches, local_rank):
+    dist.init_process_group("nccl")
+    model = DDP(torch.nn.Linear(4, 4).to(local_rank), device_ids=[local_rank])
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 10)
+    for batch in batches:
+        optimizer.zero_grad()
+        model(batch).mean().backward()
+        optimizer.step()
+        {step}
+
+main([torch.ones(4)], 0)
+"""
+
+INCORRECT = [
+    _TRAINING.replace(
+        "{step}",
+        """if dist.get_rank() == 0:
+            schedule.step()  # error: MP561
+            print(schedule.get_last_lr())""",
+    ),
+]
+
+CORRECT = [
+    _TRAINING.replace(
+        "{step}",
+        """schedule.step()
+        if dist.get_rank() == 0:
+            print(schedule.get_last_lr())""",
+    ),
+    """
+import torch
+import torch.distributed as dist
+
+def learner(batches, model):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for batch in batches:
+        optimizer.zero_grad()
+        model(batch).mean().backward()
+        optimizer.step()
+
+def main(batches):
+    dist.init_process_group("gloo")
+    if dist.get_rank() == 0:
+        learner(batches, torch.nn.Linear(4, 4))
+
+main([torch.ones(4)])
+""",
+]
