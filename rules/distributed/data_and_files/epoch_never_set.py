@@ -66,8 +66,8 @@ def _is_same_each_round(call: Place) -> bool:
         return False
     inside = {block for header in loops for block in (*blocks_of(code, header), header)}
     parts = list(call.operand(1).parts)
-    parts = {part.root for part in call.operand(1).parts if part.value.op != "const"}
-    return all(part.value.op in ("param", "binary") and part.value.block not in inside for part in parts)
+    known = {part.root for part in call.operand(1).parts if part.value.op != "const"}
+    return all(part.value.op in ("param", "binary") and part.value.block not in inside for part in known)
 
 
 def _goes_through_data(call: Place, header: int) -> bool:

@@ -24,6 +24,7 @@ from validator.flow.values import Obj
 from validator.project import Missing, Module, Project
 
 _REFUSING = frozenset({"KeyError", "LookupError", "Exception", "BaseException"})
+_COMPARING = frozenset({"Eq", "NotEq", "In", "NotIn"})
 _SHOWN = 6  # names that a message lists
 _LEAST = 2  # names that something takes before a text is held against it
 
@@ -127,8 +128,31 @@ class Accepted:
             for key, taken in (*self._lookups(unit), *self._refusals(unit)) if not is_aside(unit.path) else ():
                 origins = text_origins(key, self._is_setting, taken.place)
                 kept = (each for each in origins if _is_text(each.place) or self._is_setting(each.place))
-                found += [Asked(taken, origin) for origin in kept]
+                found += [Asked(taken, self._with_all_said(origin)) for origin in kept]
         return tuple(found)
+
+    def _with_all_said(self, origin: Origin) -> Origin:
+        """An origin with the texts that code anywhere compares with what is called so: who asks for them may see to it
+        that they do not come to the place."""
+        names = origin.kept | {str(key) for _, key in (*self._option(origin.place), *_keys(origin.place))}
+        said = origin.said.union(*(self._compared.get(name.rpartition(".")[2], ()) for name in names))
+        return origin._replace(said=said)
+
+    @cached_property
+    def _compared(self) -> dict[str, set[str]]:
+        """By the name of an attribute, or a key, the texts that code compares with it."""
+        found: dict[str, set[str]] = {}
+        for unit in self.queries.of_program():
+            for place in self.queries.values(unit, "compare"):
+                parts = list(place.parts) if place.value.data in _COMPARING else []
+                texts = {part.value.data for part in parts if _is_text(part)}
+                for part in parts if texts else ():
+                    if part.value.op == "attr" or _is_get(part):
+                        name = part.value.data if part.value.op == "attr" else part.operand(1).value.data
+                        found.setdefault(str(name), set()).update(texts)
+                    elif part.value.op == "item":
+                        found.setdefault(str(part.operand(1).value.data), set()).update(texts)
+        return found
 
     def _lookups(self, unit: Unit) -> Iterator[tuple[Place, Taken]]:
         """`TABLE[name]`, `TABLE.get(name)(…)`, where nothing catches what that raises."""
@@ -201,6 +225,10 @@ class Accepted:
         return [(each.parser, each.below(str(place.value.data))) for each in held]
 
 
+def _is_get(place: Place) -> bool:
+    return place.value.op == "call" and place.method == "get" and len(place.value.args) > 1
+
+
 def _is_text(place: Place) -> bool:
     return place.value.op == "const" and isinstance(place.value.data, str)
 
@@ -211,7 +239,7 @@ def _keys(place: Place) -> list[tuple[Obj, str]]:
     key = place.value.data
     if place.value.op == "item":
         key = place.operand(1).val.constant()
-    elif place.value.op == "call" and place.method == "get" and len(place.value.args) > 1:
+    elif _is_get(place):
         owner, key = place.receiver, place.operand(1).val.constant()
     return [(o, key) for o in owner.closed.of("section")] if owner is not None and isinstance(key, str) else []
 

@@ -25,13 +25,14 @@ class Origin(NamedTuple):
     """A value that another one was before, where it is not known what it was before that.
 
     `said`: texts that conditions on the way name, and that the value may not be behind them. `folded`: its case does
-    not matter. `conditional`: whether something else decides on the way.
+    not matter. `conditional`: whether something else decides on the way. `kept`: the attributes that held it.
     """
 
     place: Place
     said: frozenset[str] = frozenset()
     folded: bool = False
     conditional: bool = False
+    kept: frozenset[str] = frozenset()
 
 
 def text_origins(place: Place, is_origin: Callable[[Place], bool], user: Place | None = None) -> Iterator[Origin]:
@@ -83,7 +84,8 @@ class _Way(NamedTuple):
         if step.inside:
             return _Way(self.origin._replace(place=step.source), (*self.tests, *step.tests))
         conditional = self.origin.conditional or bool(self.tests)
-        return _Way(self.origin._replace(place=step.source, conditional=conditional), tuple(step.tests))
+        kept = self.origin.kept | ({step.attribute} if step.attribute else frozenset())
+        return _Way(self.origin._replace(place=step.source, conditional=conditional, kept=kept), tuple(step.tests))
 
 
 def _is_plain(part: Place) -> bool:
@@ -103,13 +105,15 @@ def _is_call(place: Place, names: frozenset[str]) -> bool:
 class _Step(NamedTuple):
     """What a value was one step before, and the conditions between.
 
-    `inside`: in the same function, before the same conditions. `alone`: it was meant for nothing else.
+    `inside`: in the same function, before the same conditions. `alone`: it was meant for nothing else. `attribute`: the
+    one that held it.
     """
 
     source: Place
     tests: Sequence[Place] = ()
     inside: bool = False
     alone: bool = True
+    attribute: str = ""
 
 
 def _before(place: Place) -> Iterator[_Step]:
@@ -126,7 +130,8 @@ def _before(place: Place) -> Iterator[_Step]:
     elif value.op == "attr" and value.data == "value":  # of a member of an enumeration
         yield _Step(place.operand(0), inside=True)
     elif value.op == "attr":
-        yield from (_Step(each.operand(1), each.tests_inside) for each in stores(place))
+        own = (store for store in stores(place) if store.unit.is_receiver(store.value.args[0]))
+        yield from (_Step(each.operand(1), each.tests_inside, attribute=str(value.data)) for each in own)
     elif value.op == "param" and not unit.is_receiver(place.number):
         yield from _passed(flow, unit, value.data[0])
     elif value.op == "free":
