@@ -6,8 +6,8 @@ import re
 import textwrap
 from typing import NamedTuple
 
-from validator.errors import UsageError, nearest
-from validator.registry import is_prefix, load_rules
+from validator.errors import UsageError
+from validator.registry import is_prefix, load_rules, meant
 from validator.rule import LoadedRule
 
 _MARK = re.compile(r"[ \t]*# error: [A-Z]+[0-9]+(?:,? +[A-Z]+[0-9]+)*$", re.MULTILINE)
@@ -47,8 +47,7 @@ def find(rules: list[LoadedRule], wanted: str) -> LoadedRule:
     for each in rules:
         if wanted.upper() == each.rule.code or wanted == each.rule.name:
             return each
-    choices = [each.rule.code for each in rules] + [each.rule.name for each in rules]
-    raise UsageError(f"--explain: unknown rule {wanted!r}{nearest(wanted, choices)}")
+    raise UsageError(f"--explain: unknown rule {wanted!r}{meant(wanted, rules)}")
 
 
 def _beginning_with(rules: list[LoadedRule], wanted: str) -> list[LoadedRule]:

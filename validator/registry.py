@@ -19,6 +19,8 @@ _CHECKS = ("check_file", "check_project", "check_change", "check_suppressions")
 _HOOKS = (*_CHECKS, "fix", "about_line")
 _FIELDS = ("code", "name", "severity", "stable_since", "tokens", "languages", "fix", "solves")
 
+_LOOK_ALIKE = str.maketrans("OQILSBZ", "0011582")  # letters that are read, and typed, as digits
+
 Row = tuple[str, str, tuple[str, ...], tuple[Any, ...]]  # family, module, its functions, the fields of its `Rule`
 
 
@@ -175,8 +177,16 @@ def check_selectors(selectors: Iterable[str], rules: list[LoadedRule], where: st
     """Raise UsageError for a selector that covers no rule."""
     for selector in selectors:
         if not any(matches(selector, each.rule) for each in rules):
-            choices = [each.rule.code for each in rules] + [each.rule.name for each in rules]
-            raise UsageError(f"{where}: unknown rule {selector!r}{nearest(selector, choices)}")
+            raise UsageError(f"{where}: unknown rule {selector!r}{meant(selector, rules)}")
+
+
+def meant(selector: str, rules: list[LoadedRule]) -> str:
+    """A hint at the code or name that a selector which covers no rule was meant to be; empty where none is close."""
+    looks = selector.upper().translate(_LOOK_ALIKE)
+    for each in rules:
+        if each.rule.code.translate(_LOOK_ALIKE).startswith(looks):
+            return f" (did you mean {each.rule.code[: len(selector)]!r}?)"
+    return nearest(selector, [each.rule.code for each in rules] + [each.rule.name for each in rules])
 
 
 def _strength(selectors: Iterable[str], rule: Rule) -> int:

@@ -250,7 +250,31 @@ def test_configuration_is_used_and_shown(capsys: pytest.CaptureFixture[str], her
     assert run(capsys, "--isolated")[0] == 1
     assert 'ignore = ["MP001"]' in run(capsys, "--show-config")[1]
     (here / "pyproject.toml").write_text('[tool.validator]\nselect = ["NOPE"]\n')
-    assert f"{here / 'pyproject.toml'}: unknown rule 'NOPE'" in run(capsys)[2]
+    assert f"{here / 'pyproject.toml'}: select: unknown rule 'NOPE'" in run(capsys)[2]
+
+
+@pytest.mark.parametrize(
+    ("written", "arguments", "said"),
+    [
+        ("", ["--select", "MP5O1"], "error: --select: unknown rule 'MP5O1' (did you mean 'MP501'?)"),
+        ("", ["--ignore", "MP101,mp5o"], "error: --ignore: unknown rule 'mp5o' (did you mean 'MP50'?)"),
+        ("", ["--extend-select", "MPl01"], "error: --extend-select: unknown rule 'MPl01' (did you mean 'MP101'?)"),
+        ('ignore = ["MP5O1"]', ["--ignore", "MP101"], "{file}: ignore: unknown rule 'MP5O1' (did you mean 'MP501'?)"),
+        (
+            'per-file-ignores = { "*.py" = ["syntax-eror"] }',
+            ["--ignore", "MP101"],
+            "{file}: per-file-ignores.*.py: unknown rule 'syntax-eror' (did you mean 'syntax-error'?)",
+        ),
+    ],
+)
+def test_an_unknown_rule_is_told_where_it_is_written(
+    capsys: pytest.CaptureFixture[str], here: Path, written: str, arguments: list[str], said: str
+) -> None:
+    (here / "a.py").write_text("x = 1\n")
+    (here / "pyproject.toml").write_text(f"[tool.validator]\n{written}\n")
+    status, _, told = run(capsys, *arguments)
+    assert status == 2
+    assert said.format(file=here / "pyproject.toml") in told
 
 
 @pytest.mark.parametrize("option", [[], ["--fix"], ["--diff"]])

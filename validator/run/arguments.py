@@ -143,6 +143,7 @@ def settings_of(options: argparse.Namespace) -> config.Config:
         if chosen:
             before = () if name == "select" else getattr(loaded, name)
             changed[name] = (*before, *chosen)
+            changed["given"] = (*changed.get("given", ()), (name, len(chosen)))
     if options.format:
         changed["output_format"] = options.format
     if options.baseline:

@@ -40,6 +40,7 @@ class Config(NamedTuple):
     jobs: int = 0
     target_python: str = ""
     rules_refused: str = ""
+    given: tuple[tuple[str, int], ...] = ()  # options of the command line, and how many selectors at the end are theirs
 
     @property
     def target_version(self) -> tuple[int, int] | None:

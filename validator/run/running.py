@@ -112,7 +112,7 @@ def run_key(
     before: Older | None = None,
 ) -> bytes:
     """A digest of everything that the findings of a run depend on and the name of the cache does not say."""
-    parts = [repr((settings._replace(output_format="", baseline="", notes=False, jobs=0), whole)).encode()]
+    parts = [repr((settings._replace(output_format="", baseline="", notes=False, jobs=0, given=()), whole)).encode()]
     for table in (*settings.contracts, *settings.collectives):
         try:
             parts.append(cache.digest(config.read_regular(table)))
@@ -171,13 +171,22 @@ def check_of(settings: config.Config, whole: bool, store: cache.Cache | None = N
         known = registry.indexed_rules(settings.rules, errors, store)
     else:
         known = registry.load_rules(settings.rules, errors)
-    where = settings.source or "the command line"
-    for selectors in (settings.select, settings.ignore, settings.extend_select):
+    for where, selectors in _selectors(settings):
         registry.check_selectors(selectors, known, where)
-    for pattern, selectors in settings.per_file_ignores:
-        registry.check_selectors(selectors, known, f"{where}: per-file-ignores.{pattern}")
     rules = registry.enabled(known, settings.select, settings.ignore, settings.extend_select)
     return checker.Check(settings, rules, known, settings.jobs or os.cpu_count() or 1, whole, tuple(errors))
+
+
+def _selectors(settings: config.Config) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Where selectors of rules are written, as a person finds it, and those that are written there."""
+    given = dict(settings.given)
+    for name in ("select", "ignore", "extend_select"):
+        selectors, option = getattr(settings, name), name.replace("_", "-")
+        of_file = len(selectors) - given.get(name, 0)
+        yield f"{settings.source}: {option}", selectors[:of_file]
+        yield f"--{option}", selectors[of_file:]
+    for pattern, selectors in settings.per_file_ignores:
+        yield f"{settings.source}: per-file-ignores.{pattern}", selectors
 
 
 # as findings show places; the column says no more
