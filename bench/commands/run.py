@@ -130,9 +130,7 @@ def main(arguments: Sequence[str]) -> int:
     configurations = expand(settings, gpus) if row is None else [_cell(row)]
     check_names(configurations)
     orders = _orders(options)
-    if orders is None and not options.dry_run:
-        options.output.mkdir(parents=True, exist_ok=True)
-    elif orders is not None and len(configurations) != 1:
+    if orders is not None and len(configurations) != 1:
         raise ConfigurationError("--break and --log-shapes look into one configuration: give no lists")
     if orders is not None and not options.dry_run:
         return _look_into(configurations[0], orders, gpus)

@@ -49,7 +49,6 @@ def main(arguments: Sequence[str]) -> int:
     cell = one_cell(settings, sharding.effective_backend(options.backend), options.tp, options.ring)
     check_names([cell.configuration])
     require(cell.configuration, gpus)
-    settings.output_dir.mkdir(parents=True, exist_ok=True)
     return (_one_rank if launched else _supervised)(settings, cell, options)
 
 

@@ -55,7 +55,6 @@ def main(arguments: Sequence[str]) -> int:
     os.environ.pop("RANK", None)  # of a pod or an old shell: a suite starts its own ranks and waits for none
     settings = settle(len(environment.gpus()), from_environment(os.environ), given(options))
     planned = cells(settings)
-    settings.output_dir.mkdir(parents=True, exist_ok=True)
     return _train(settings, planned, options)
 
 

@@ -40,6 +40,19 @@ def test_each_rank_writes_a_trace_beside_its_row(tmp_path: Path) -> None:
     assert sorted(tmp_path.glob("ddp-*/traces/*")) == files  # a process more leaves them
 
 
+def test_a_refused_command_makes_no_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not installed, or not to be had, is told before anything is made."""
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    output = tmp_path / "results"
+    assert bench(["run", *SMALL, "--num-gpus", "1", "--tracker", "wandb", "--output", str(output)]) == 2
+    assert "--tracker wandb" in capsys.readouterr().err
+    assert bench(["suite", "--model", "no-such-model", "--output-dir", str(output)]) == 2
+    assert "no model 'no-such-model'" in capsys.readouterr().err
+    assert not output.exists()
+
+
 class Kept:
     """A tracker that keeps what it gets, or fails."""
 
