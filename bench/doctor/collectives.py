@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bench.doctor.check import Check, failure, ok, warning
 from bench.process import supervise
+from bench.sweep.availability import BENCH, installed
 
 DEADLINES = {"start": 120.0, "load": 60.0, "measure": 60.0, "end": 30.0}
 SLOW = 0.7
@@ -25,6 +26,9 @@ def checks(gpus: int) -> Iterator[Check]:
     """Start a group on the GPUs, or two ranks on the CPU, and look at every pair."""
     ranks = gpus if gpus else 2
     name = "NCCL all-reduce" if gpus else "gloo all-reduce"
+    if not installed("psutil"):  # by which the processes of a group are found and ended
+        yield failure(name, "not tried: psutil is not installed", BENCH)
+        return
     if gpus == 1:
         yield ok(name, "one GPU has nobody to talk to")
         return

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench.doctor.check import Check, failure, ok, warning
-from bench.sweep.availability import COMPILERS
+from bench.sweep.availability import BENCH, COMPILERS
 
 GIB = 2**30
 DISK = 20 * GIB
@@ -45,8 +45,10 @@ def python() -> Check:
 
 
 def memory() -> Check:
-    import psutil
-
+    try:
+        import psutil
+    except ImportError:
+        return failure("memory", "not known: psutil is not installed", BENCH)
     total = min(psutil.virtual_memory().total, cgroup_limit())
     free = min(psutil.virtual_memory().available, total)
     text = f"{total / GIB:.0f} GiB, {free / GIB:.0f} GiB free"

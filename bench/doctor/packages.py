@@ -14,7 +14,8 @@ PLAIN = ", ".join(name for name, one in backends.every().items() if not one.need
 NEEDS = {
     PLAIN: ("torch", "transformers", "safetensors", "numpy"),
     **{name: ("torch", "transformers", *one.needs) for name, one in backends.every().items() if one.needs},
-    "results": ("pyperf", "tabulate", "psutil"),
+    "results": ("pyperf", "tabulate", "psutil", "tqdm"),
+    "reports and comparisons": ("jinja2", "matplotlib", "scipy"),
     "recorded inputs": ("pyarrow",),
     "flash_attention_2": ("flash-attn",),
     "ring attention on GPUs": ("ring-flash-attn",),

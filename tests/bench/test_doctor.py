@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 
+from bench import cli
 from bench.commands.doctor import main
 from bench.doctor import collectives, gpus, host, packages
 from bench.doctor.check import FAILURE, OK, WARNING
@@ -59,6 +62,32 @@ def test_packages_are_held_against_their_ranges() -> None:
     assert packages.check("x", ["flash-attn-none"], {}).status == WARNING
     missing = packages.check("results", ["pyperf", "no-such-package"], {})
     assert (missing.status, "no-such-package is not installed" in missing.text) == (FAILURE, True)
+
+
+def test_a_machine_without_one_of_the_packages_is_looked_at_to_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The base install has neither of them."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    there = metadata.version
+    for name in ("psutil", "torch"):
+        with monkeypatch.context() as without:
+            without.setitem(sys.modules, name, None)
+            without.setattr(
+                metadata, "version", lambda package, name=name: there("none-such" if package == name else package)
+            )
+            status = cli.main(["doctor", "--output", str(tmp_path), "--no-collectives"])
+        out, err = capsys.readouterr()
+        assert (status in (0, 1), err) == (True, ""), name
+        assert f"{name} is not installed" in out, name
+        assert " checks, " in out.splitlines()[-1]
+
+
+def test_no_group_is_started_without_what_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(collectives, "installed", lambda name: name != "psutil")
+    assert [(check.status, check.text) for check in collectives.checks(0)] == [
+        (FAILURE, "not tried: psutil is not installed")
+    ]
 
 
 def test_taken_ports_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
