@@ -69,6 +69,7 @@ def _status(arguments: list[str] | None) -> int:
 
 def _dispatch(options: argparse.Namespace) -> int:
     command_line.check_values(options)
+    options.fix = options.fix or options.fix_only
     settings = command_line.settings_of(options)
     if options.show_config:
         return streams.write(config.shown(settings), options.output)

@@ -64,7 +64,8 @@ def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, 
         (["--baseline", "none.json"], "the baseline does not exist"),
         (["--update-baseline"], "needs --baseline FILE"),
         (["--changed-since", "main"], "not in a git work tree"),
-        (["--unsafe-fixes"], "needs --fix or --diff"),
+        (["--unsafe-fixes"], "needs --fix, --fix-only or --diff"),
+        (["--fix-only", "--diff"], "--fix-only reports nothing"),
         (["--stdin-filename", "a.py"], "needs '-'"),
         (["-", "a.py"], "stands alone"),
         (["--jobs", "0"], "at least 1"),
@@ -139,6 +140,20 @@ def test_fix_mends_and_reports_what_is_left(
     assert err == "meshproof: 2 fixes applied\n"
     assert file.read_bytes() == b"\xef\xbb\xbfgood = [1,  good]\r\n"
     assert run(capsys, *user_rule, "--diff")[:2] == (0, "")
+
+
+def test_a_fixer_does_not_fail_for_what_no_fix_can_mend(
+    capsys: pytest.CaptureFixture[str], here: Path, user_rule: list[str]
+) -> None:
+    (here / "code" / "a.py").write_text("bad = 1\n")
+    (here / "code" / "b.py").write_text("def f(:\n")
+    assert run(capsys, *user_rule, "--fix-only") == (0, "", "meshproof: 1 fix applied\n")
+    assert (here / "code" / "a.py").read_text() == "good = 1\n"
+    assert run(capsys, *user_rule)[0] == 1, "b.py is still wrong"
+    (here / "checks" / "noted.py").write_text((here / "checks" / "noted.py").read_text() + "    1 / 0\n")
+    (here / "code" / "c.py").write_text("noted = 1\n")
+    status, _, err = run(capsys, *user_rule, "--fix-only")
+    assert (status, "internal error" in err) == (2, True)
 
 
 def test_unsafe_fixes_need_their_option(capsys: pytest.CaptureFixture[str], here: Path, user_rule: list[str]) -> None:

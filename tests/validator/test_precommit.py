@@ -117,5 +117,7 @@ def test_hooks_check_changed_files_whole_project_and_fix(project: Path, hooks: P
     assert (project / "weak.py").read_text() == "x = 1\n"
 
     git(project, "add", "weak.py")
+    nothing_left = try_repo(project, hooks, "meshproof-fix", home)
+    assert nothing_left.returncode == 0, nothing_left.stdout + nothing_left.stderr  # staged.py is still broken
     git(project, "rm", "-q", "-f", "staged.py", "before.py")
     assert try_repo(project, hooks, "meshproof-project", home).returncode == 0

@@ -74,7 +74,10 @@ def _add_report(group: Any) -> None:
 
 def _add_changes(group: Any) -> None:
     group.add_argument("--fix", action="store_true", help="apply safe fixes")
-    group.add_argument("--unsafe-fixes", action="store_true", help="with --fix or --diff: unsafe fixes too")
+    group.add_argument(
+        "--fix-only", action="store_true", help="apply safe fixes and report nothing; what is left is no failure"
+    )
+    group.add_argument("--unsafe-fixes", action="store_true", help="with --fix, --fix-only or --diff: unsafe fixes too")
     group.add_argument("--diff", action="store_true", help="print what --fix would change; write nothing")
     group.add_argument("--add-ignore", action="store_true", help="silence the present findings with comments")
     group.add_argument("--reason", metavar="TEXT", help="with --add-ignore: the reason to write")
@@ -111,8 +114,12 @@ def check_combinations(options: argparse.Namespace) -> None:
         raise UsageError("'-' stands alone: standard input is one file")
     if options.stdin_filename and options.paths != ["-"]:
         raise UsageError("--stdin-filename needs '-' as its only PATH")
+    if options.fix_only and (options.diff or options.output or options.statistics or options.update_baseline):
+        raise UsageError(
+            "--fix-only reports nothing: it goes with none of --diff, --output, --statistics and --update-baseline"
+        )
     if options.unsafe_fixes and not (options.fix or options.diff):
-        raise UsageError("--unsafe-fixes needs --fix or --diff")
+        raise UsageError("--unsafe-fixes needs --fix, --fix-only or --diff")
     if options.reason and not options.add_ignore:
         raise UsageError("--reason needs --add-ignore")
     if options.reason and "#" in options.reason:

@@ -1,4 +1,4 @@
-"""The runs that change files: `--fix`, `--diff` and `--add-ignore`.
+"""The runs that change files: `--fix`, `--fix-only`, `--diff` and `--add-ignore`.
 
 Files are changed in memory and checked again until nothing more can be mended; only then is anything written,
 each file as a whole, and only if it still holds what was checked.
@@ -21,7 +21,7 @@ from validator.run import fixes, ignoring
 from validator.run.checker import Check, check_sources
 from validator.run.config import Config
 from validator.run.records import Record
-from validator.run.reporting import new_findings, report
+from validator.run.reporting import new_findings, report, status_of
 from validator.run.running import Checked, check_of, older_of
 from validator.source import SourceFile
 
@@ -54,6 +54,8 @@ def run(options: argparse.Namespace, settings: Config) -> int:
         )
     else:
         streams.say(f"{_number(count, 'fix', 'fixes')} applied")
+    if options.fix_only:  # what no fix can mend is for the run that checks
+        return status_of(checked, 0)
     return report(options, settings, checked)
 
 

@@ -33,7 +33,7 @@ def report(options: argparse.Namespace, settings: config.Config, checked: Checke
         text = render(settings.output_format, _as_report(options, settings, checked, findings, summary))
     streams.write(text, options.output)
     failed = bool(summary["errors"] or summary["warnings"]) and not options.exit_zero
-    return _status(checked, 1 if failed else 0)
+    return status_of(checked, 1 if failed else 0)
 
 
 def _update_baseline(options: argparse.Namespace, settings: config.Config, checked: Checked) -> int:
@@ -42,7 +42,7 @@ def _update_baseline(options: argparse.Namespace, settings: config.Config, check
     if not settings.baseline:
         raise UsageError("--update-baseline needs --baseline FILE (or `baseline` in the configuration)")
     if checked.errors:
-        return _status(checked, 2)  # a baseline that lacks what a crashed rule would have found helps nobody
+        return status_of(checked, 2)  # a baseline that lacks what a crashed rule would have found helps nobody
     if not options.baseline and not _inside(settings.baseline, settings.root):
         raise UsageError(
             f"{settings.source}: baseline leads out of {settings.root}; to write it there, name it with --baseline"
@@ -169,7 +169,8 @@ def _lines_of(path: str | None, data: bytes | None) -> list[str]:
     return decode(data)[0].split("\n")
 
 
-def _status(checked: Checked, status: int) -> int:
+def status_of(checked: Checked, status: int) -> int:
+    """The exit status of a run, after its internal errors have been told."""
     for error in checked.errors:
         streams.say(error)
     return 2 if checked.errors else status
