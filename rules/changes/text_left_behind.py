@@ -37,7 +37,7 @@ def check_change(change: Change) -> Iterator[Finding]:
             f"`{row.new}` stands nowhere else in the project; it is {where}",
             help=f"write `{row.new}` in all places, or `{row.old}` here",
             related=[Related(path, line, f"`{row.old}`") for path, line in row.others[:3]],
-            context=f"{row.unit.qualname}:{row.new}",
+            context=f"{row.unit.qualname}:{row.old}>{row.new}",
             severity="warning" if row.sought else "note",
         )
     for stale in change.analysis(Removed).stale:

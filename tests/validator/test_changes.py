@@ -441,6 +441,72 @@ def train(args):
     assert found(capsys, "--changed-since", "HEAD") == [("rl/train.py", 10, "MP121")], "MP902 leaves it to the error"
 
 
+def test_one_mistake_is_told_once_and_with_the_new_name(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A member (a warning by itself), an option and a keyword (errors by themselves), renamed at their definition."""
+    strategies = """\
+class Strategy:
+    def save(self, model, tag=None):
+        return model, tag
+
+
+class DDP(Strategy):
+    def save(self, model, tag=None):
+        return model, tag, 1
+
+
+class FSDP(Strategy):
+    def save(self, model, tag=None):
+        return model, tag, 2
+
+
+def get_strategy(args):
+    return DDP() if args.ddp else FSDP()
+
+
+class Tower:
+    def freeze_weights(self):
+        self.paused = True
+"""
+    program = """\
+import argparse
+
+from rl.strategies import Tower, get_strategy
+
+
+def sync(tower: Tower):
+    tower.freeze_weights()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ddp", action="store_true")
+    parser.add_argument("--freezing_steps", type=int)
+    args = parser.parse_args()
+    print(args.freezing_steps)
+    strategy = get_strategy(args)
+    strategy.save(None, tag="last")
+    sync(Tower())
+"""
+    (repository / "run.sh").write_text("python -m rl.program --freezing_steps 3\n")
+    write(repository, rl__strategies=strategies, rl__program=program)
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "two strategies")
+    after = strategies.replace("freeze_weights", "freeze_layers").replace("tag", "label")
+    write(repository, rl__strategies=after, rl__program=program.replace("freezing_steps", "frozen_steps"))
+    report = json.loads(run(capsys, "--changed-since", "HEAD", "--format", "json")[1])
+    told = {(each["path"], each["line"]): each for each in report["findings"] if each["severity"] != "note"}
+    assert {place: each["code"] for place, each in told.items()} == {
+        ("rl/program.py", 7): "MP901", ("rl/program.py", 17): "MP103", ("run.sh", 1): "MP701",
+    }  # fmt: skip
+    assert len(told) == sum(each["severity"] != "note" for each in report["findings"]), "one for each place"
+    assert "MP120" in told["rl/program.py", 7]["related"][-1]["message"]
+    assert told["rl/program.py", 17]["help"] == "write `label`: the change renamed `tag`"
+    assert told["run.sh", 1]["help"] == "write `--frozen_steps`: the change renamed `--freezing_steps`"
+    assert run(capsys, "--changed-since", "HEAD", "--fix", "--unsafe-fixes")[0] == 0
+    assert 'strategy.save(None, label="last")' in (repository / "rl" / "program.py").read_text()
+    assert (repository / "run.sh").read_text() == "python -m rl.program --frozen_steps 3\n"
+
+
 def test_fixes_finish_a_rename(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(repository, rl__engine=RENAMED)
     status, _, err = run(capsys, "--changed-since", "HEAD", "--fix", "--unsafe-fixes", "--no-cache")

@@ -74,30 +74,27 @@ def shown(options: argparse.Namespace, settings: config.Config, checked: Checked
     """The findings that count for this report: with notes or without, in changed files or in all. Who changes something
     is shown the notes about that change.
 
-    Of what a change broke and what is an error by itself, at one line, the error is told.
+    Of what a change broke and what is wrong by itself, one is told where both are the same mistake.
     """
+    from validator.drift.same_cause import speaks_of_change, told_once
+
     findings = checked.findings
     if not settings.notes:
-        findings = [finding for finding in findings if finding.severity != "note" or _speaks_of_change(finding)]
+        findings = [finding for finding in findings if finding.severity != "note" or speaks_of_change(finding)]
     changed = checked.changed
     if changed is not None:  # what a change broke is told wherever it stands
         absolute = {entry.path: entry.absolute for entry in checked.files}
-        findings = [each for each in findings if _is_of_change(each, changed, absolute, checked)]
-        said = {(f.path, f.span.line) for f in findings if f.severity == "error" and not _speaks_of_change(f)}
-        findings = [f for f in findings if not (_speaks_of_change(f) and (f.path, f.span.line) in said)]
+        findings = told_once([each for each in findings if _is_of_change(each, changed, absolute, checked)])
     return findings
-
-
-def _speaks_of_change(finding: Finding) -> bool:
-    return finding.code.startswith("MP9")
 
 
 def _is_of_change(finding: Finding, changed: frozenset[str], absolute: dict[str, str], checked: Checked) -> bool:
     """Whether a finding is in a changed file, or elsewhere because of the change: it was not there before, or is about
     a name that is gone, or that a changed file which the finding speaks of has less often than before."""
     from validator.drift.indirect_findings import is_marked
+    from validator.drift.same_cause import speaks_of_change
 
-    if absolute.get(finding.path) in changed or _speaks_of_change(finding) or is_marked(finding):
+    if absolute.get(finding.path) in changed or speaks_of_change(finding) or is_marked(finding):
         return True
     if _is_about(finding, checked.gone):
         return True
