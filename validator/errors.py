@@ -13,13 +13,18 @@ class UsageError(Exception):
 
 def nearest(word: str, choices: list[str], cutoff: float = 0.6) -> str:
     """A hint ` (did you mean 'x'?)`, or nothing where no choice is close, or where there are too many to compare."""
+    found = close(word, choices, 1, cutoff)
+    return f" (did you mean {found[0]!r}?)" if found else ""
+
+
+def close(word: str, choices: list[str], count: int, cutoff: float = 0.6) -> list[str]:
+    """The choices that are spelled like a word, the nearest first; none where there are too many to compare."""
     import difflib
 
     if len(choices) > _MANY:
-        return ""
+        return []
     lowered = {choice.lower(): choice for choice in choices}
-    close = difflib.get_close_matches(word.lower(), list(lowered), 1, cutoff)
-    return f" (did you mean {lowered[close[0]]!r}?)" if close else ""
+    return [lowered[each] for each in difflib.get_close_matches(word.lower(), list(lowered), count, cutoff)]
 
 
 def told(error: BaseException) -> str:

@@ -17,18 +17,15 @@ Why is this bad
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from validator.analysis.interfaces.binding import signature, written
+from validator.analysis.interfaces.keywords import renamed_keyword
 from validator.definitions import ClassDef
 from validator.drift.change import Change
 from validator.drift.interfaces.calls import constructor
 from validator.drift.interfaces.signatures import Broken, Signatures
 from validator.finding import Finding, Related, Severity
 from validator.rule import Rule
-
-if TYPE_CHECKING:
-    import libcst as cst
 
 RULE = Rule("MP902", "call-left-behind", "error", stable_since="0.2.0", fix="unsafe")
 
@@ -52,11 +49,21 @@ def _report(broken: Broken) -> Finding:
         site.unit.path,
         site.call.at,
         text if broken.kind in ("adapted", "handed") else f"{text}; before the change the call fitted",
-        help=f"it is `{now}` now",
+        help=_advice(broken, now),
         related=[Related(new.path, new.facts.name_at[0], f"`{shown}` as it is now")],
         context=f"{site.unit.qualname}:{shown}:{'>'.join(broken.renamed or ())}",
         severity=_severity(broken),
     )
+
+
+def _advice(broken: Broken, now: str) -> str:
+    """What to write at the place, as far as that is known, and what the function takes since the change."""
+    if broken.renamed is not None:
+        old, new = broken.renamed
+        return f"write `{new}=` for `{old}=`: it is `{now}` now"
+    if broken.kind in ("adapted", "handed"):
+        return f"compare with the other calls of `{now}`"
+    return f"give it what `{now}` takes now"
 
 
 def _severity(broken: Broken) -> Severity:
@@ -66,20 +73,7 @@ def _severity(broken: Broken) -> Severity:
     return "error" if broken.kind == "refused" and broken.site.sure and len(broken.site.reached) == 1 else "warning"
 
 
-def fix(node: cst.CSTNode, finding: Finding) -> cst.CSTNode | None:
-    """The keyword under its new name."""
-    import libcst as cst
-
-    old, _, new = finding.context.rpartition(":")[2].partition(">")
-    if not new or not isinstance(node, cst.Call):
-        return None
-    if any(arg.keyword is not None and arg.keyword.value == new for arg in node.args):
-        return None  # it is passed already
-    args = [
-        arg.with_changes(keyword=cst.Name(new)) if arg.keyword is not None and arg.keyword.value == old else arg
-        for arg in node.args
-    ]
-    return node.with_changes(args=args)
+fix = renamed_keyword
 
 
 INCORRECT = (

@@ -1,4 +1,4 @@
-"""The safe fixes of the hazards: applied once, nothing of the kind is left, and the rest of the file is untouched."""
+"""Fixes of rules: applied once, nothing of the kind is left, and the rest of the file is untouched."""
 
 from __future__ import annotations
 
@@ -79,3 +79,45 @@ def test_an_answer_that_is_used_is_not_removed(tmp_path: Path) -> None:
     assert main(["--isolated", "--no-cache", "--select", "MP520", "--fix", str(tmp_path)]) == 1
 
     assert (tmp_path / "module.py").read_text() == text
+
+
+FAMILY = """\
+class DDP:
+    def save(self, model, label=None, path="x"):
+        return model, label, path
+
+
+class FSDP:
+    def save(self, model, label=None, {parameter}=1):
+        return model, label
+
+
+def get_strategy(args):
+    return DDP() if args.ddp else FSDP()
+
+
+def main(args):
+    return get_strategy(args).save(None, {keyword}="last")
+"""
+
+
+@pytest.mark.parametrize(
+    ("parameter", "keyword", "says", "written"),
+    [
+        ("other", "labels", "write `label=` for `labels=`", "label"),  # both siblings have it, and it is not passed
+        ("other", "paths", "drop `paths`, or add the parameter", "paths"),  # one of them has what is spelled like it
+        ("labelled", "path", "give `FSDP.save` the parameters of `DDP.save`", "path"),  # the siblings are what differs
+    ],
+)
+def test_a_keyword_that_no_sibling_takes_gets_the_name_that_all_have(
+    parameter: str, keyword: str, says: str, written: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "module.py"
+    file.write_text(FAMILY.format(parameter=parameter, keyword=keyword))
+    arguments = ["--isolated", "--no-cache", "--select", "MP103", str(tmp_path)]
+
+    assert main(arguments) == 1
+    assert says in capsys.readouterr().out
+    assert main([*arguments, "--fix", "--unsafe-fixes"]) == (written == keyword)
+
+    assert file.read_text() == FAMILY.format(parameter=parameter, keyword=written)

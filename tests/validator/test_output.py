@@ -133,6 +133,11 @@ def test_junit_is_xml_that_counts() -> None:
     assert len(ElementTree.fromstring(rendered("junit", []).encode()).findall("testsuite/testcase")) == 1
 
 
+def test_full_says_once_what_help_and_fix_both_say() -> None:
+    finding = FINDINGS[0]._replace(help=FIX.message)
+    assert rendered("full", [finding]).count(FIX.message) == 1
+
+
 def test_full_shows_source_caret_help_and_relatives() -> None:
     block = rendered("full").split("\n\n")[0].splitlines()
     assert block[0] == "error[MP001]: wrong: 50%,\\x0aor so"

@@ -31,7 +31,7 @@ def _block(finding: Finding, report: Report) -> str:
     lines += _excerpt(finding, report.lines(finding.path), last, paint)
     for each in finding.related:
         lines.append(f"{margin} {paint('=', '34')} see {clean(each.path)}:{each.line}: {clean(each.message)}")
-    if finding.help:
+    if finding.help and (finding.fix is None or finding.fix.message != finding.help):  # the fix says it by itself
         lines.append(f"{margin} {paint('=', '34')} help: {clean(finding.help)}")
     if finding.fix is not None:
         lines.append(f"{margin} {paint('=', '34')} {finding.fix.safety} fix: {clean(finding.fix.message)}")

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from validator.analysis.interfaces.binding import Misfit, misfit_of, parameters, written
+from validator.analysis.interfaces.binding import Misfit, advice, misfit_of, parameters, written
 from validator.analysis.interfaces.handed_on import Handed, HandedOn
 from validator.analysis.interfaces.members import method_of, own_object
 from validator.errors import nearest
@@ -241,7 +241,7 @@ def _report(failure: Failure, others: list[Failure]) -> Finding:
         function.module.path,
         at,
         f"{how}`{seen.target}(…)`{where} {message}",
-        help=f"{_advice(misfit)}{hint}",
+        help=f"{advice(misfit)}{hint}",
         related=[
             Related(callee.place.path, place, f"`{callee.name}` is defined here"),
             *(Related(o.function.path, o.call.at[0], "the same here") for o in others),
@@ -249,15 +249,6 @@ def _report(failure: Failure, others: list[Failure]) -> Finding:
         context=f"{function.qualname}:{seen.target}:{misfit.kind}:{misfit.name}",
         severity="warning" if passed else RULE.severity,
     )
-
-
-def _advice(misfit: Misfit) -> str:
-    return {
-        "unknown-keyword": f"drop `{misfit.name}`, or add the parameter",
-        "missing": f"pass `{misfit.name}`, or give it a default",
-        "too-many": "drop what is no longer taken, or name the arguments",
-        "twice": f"pass `{misfit.name}` once",
-    }[misfit.kind]
 
 
 INCORRECT = (

@@ -18,15 +18,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.interface.siblings._examples import pair
-from validator.analysis.interfaces.binding import Misfit, keeps_signature, misfit, signature
+from validator.analysis.interfaces.binding import Misfit, advice, bind, keeps_signature, misfit, parameters, signature
 from validator.analysis.interfaces.families import Family
+from validator.analysis.interfaces.keywords import renamed_keyword
 from validator.analysis.interfaces.uses import Use, Uses, open_uses
+from validator.errors import close
 from validator.finding import Finding, Related
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP103", "family-call-does-not-bind", "error", stable_since="0.1.0", solves=True)
+RULE = Rule("MP103", "family-call-does-not-bind", "error", stable_since="0.1.0", solves=True, fix="unsafe")
 _CATCHING = frozenset({"TypeError"})
+
+
+Broken = tuple[ClassDef, Method, Misfit]
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -37,7 +42,7 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def _check(family: Family, use: Use) -> Iterator[Finding]:
-    broken: list[tuple[ClassDef, Method, Misfit]] = []
+    broken: list[Broken] = []
     for cls in sorted(use.classes, key=lambda c: (c.module.name, c.qualname)):
         method = cls.find(use.call.method)
         if method is None or method.facts.is_property or not keeps_signature(method):
@@ -48,10 +53,14 @@ def _check(family: Family, use: Use) -> Iterator[Finding]:
         yield _report(family, use, broken)
 
 
-def _report(family: Family, use: Use, broken: list[tuple[ClassDef, Method, Misfit]]) -> Finding:
+fix = renamed_keyword
+
+
+def _report(family: Family, use: Use, broken: list[Broken]) -> Finding:
     cls, method, problem = broken[0]
     source = f", which `{family.factory.name}` may return" if family.factory is not None else ""
     fitting = [c for c in use.classes if c not in [row[0] for row in broken] and c.find(method.name) is not None]
+    new = "" if fitting else _meant(use, broken)
     others = " and ".join(f"`{row[0].name}`" for row in broken[1:])
     rest = f"; it fits `{fitting[0].name}`" if fitting else f"; nor does it fit {others}" if others else ""
     return RULE.finding(
@@ -59,13 +68,46 @@ def _report(family: Family, use: Use, broken: list[tuple[ClassDef, Method, Misfi
         use.call.at,
         f"`{use.call.target}(…)` in `{use.caller.qualname}` raises TypeError on `{cls.name}`{source}: "
         f"`{signature(method)}` {problem.message}{rest}",
-        help=f"pass what every class accepts (by keyword), or give `{cls.name}.{method.name}` its siblings' parameters",
+        help=_help(broken, fitting, new),
         related=[
             Related(each.path, each.facts.name_at[0], f"`{owner.name}.{each.name}` is defined here")
             for owner, each, _ in broken
         ],
-        context=f"{use.caller.qualname}:{use.call.target}",
+        context=f"{use.caller.qualname}:{use.call.target}" + (f":{problem.name}>{new}" if new else ""),
     )
+
+
+def _help(broken: list[Broken], fitting: list[ClassDef], new: str) -> str:
+    cls, method, problem = broken[0]
+    if new:
+        return f"write `{new}=` for `{problem.name}=`"
+    if fitting:  # the siblings disagree: the call or the class may be what is wrong
+        like = f"`{fitting[0].name}.{method.name}`"
+        return (
+            f"pass what every class accepts (by keyword), or give `{cls.name}.{method.name}` the parameters of {like}"
+        )
+    return advice(problem)
+
+
+def _meant(use: Use, broken: list[Broken]) -> str:
+    """The parameter that every class has and that a keyword which none of them takes must be; empty where that cannot
+    be told: it is spelled alike, or is the only one that is missing."""
+    name = broken[0][2].name
+    if any((problem.kind, problem.name) != ("unknown-keyword", name) for _, _, problem in broken):
+        return ""
+    free = [_free(method, use) for _, method, _ in broken]
+    shared = set.intersection(*(set(each) for each in free))
+    missing = {each for each in shared if all(row[each] for row in free)}
+    alike = set(close(name, sorted(shared), 2))
+    (found, *more) = sorted(alike or missing) or [""]
+    return found if not more else ""
+
+
+def _free(method: Method, use: Use) -> dict[str, bool]:
+    """The parameters that may be named and that the call does not fill, and whether it must."""
+    filled = bind(method, use.call)
+    named = [param for param in parameters(method) if param.kind in ("any", "kw")]
+    return {param.name: param.default is None for param in named if param.name not in filled}
 
 
 _FULL = "def save_ckpt(self, model, path, tag=None, max_num=3): model.save(path, tag, max_num)"

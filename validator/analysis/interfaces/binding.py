@@ -103,6 +103,16 @@ def misfit_of(params: tuple[Param, ...], call: Call, *, partial: bool = False) -
     return None
 
 
+def advice(misfit: Misfit) -> str:
+    """What to do about a call that does not bind."""
+    return {
+        "unknown-keyword": f"drop `{misfit.name}`, or add the parameter",
+        "missing": f"pass `{misfit.name}`, or give it a default",
+        "too-many": "drop what is no longer taken, or name the arguments",
+        "twice": f"pass `{misfit.name}` once",
+    }[misfit.kind]
+
+
 _KEEPING = frozenset({
     "staticmethod", "classmethod", "abstractmethod", "abc.abstractmethod", "torch.no_grad", "torch.inference_mode",
     "torch.enable_grad", "no_grad", "inference_mode", "contextmanager", "contextlib.contextmanager", "override",
