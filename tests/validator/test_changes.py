@@ -337,6 +337,46 @@ def test_the_formats_of_continuous_integration(repository: Path, capsys: pytest.
     assert "rl/trainer.py" in run(capsys, *since, "junit")[1]
 
 
+def test_what_was_wrong_before_a_change_fails_no_commit(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a rule about the project and of one about comments, in a file that the change touches."""
+    old = """\
+x = 1  # validator: ignore[MP001] nothing here
+
+
+class Actor:
+    def fit(self):
+        self.absent()
+
+
+if __name__ == "__main__":
+    Actor().fit()
+"""
+    write(repository, rl__actor=old, rl__other="y = 1  # validator: ignore[MP120] nothing here\n")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "old findings")
+    write(repository, rl__actor=old.replace("class", "SIZE = 1\n\n\nclass"))
+    status, out, err = run(capsys, "--changed-since", "HEAD", "--no-cache", *CONCISE)
+    assert (status, out.splitlines()[:-1]) == (0, [])
+    assert "2 findings were in the changed files before the change, too: not shown; --old-findings shows them" in err
+    asked = ("--changed-since", "HEAD", "--old-findings")
+    assert found(capsys, *asked) == [("rl/actor.py", 1, "MP010"), ("rl/actor.py", 9, "MP120")]
+    assert run(capsys, *asked)[0] == 1
+    status, _, err = run(capsys, "--changed-since", "HEAD", "--no-change-rules")
+    assert (status, "--baseline FILE --update-baseline" in err) == (1, True), "nothing is known of before"
+
+    # as many as before are old
+    more = "\n\nclass Critic:\n    def fit(self):\n        self.absent()\n\n\nCritic().fit()\n"
+    write(repository, rl__actor=old + more, rl__other="y = 1  # validator: ignore[MP120] still nothing\n")
+    assert found(capsys, "--changed-since", "HEAD") == [("rl/actor.py", 15, "MP120"), ("rl/other.py", 1, "MP010")]
+
+    # what a comment silenced is new where the comment went
+    silenced = old.replace("self.absent()", "self.absent()  # validator: ignore[MP120] set elsewhere")
+    write(repository, rl__actor=silenced)
+    git(repository, "commit", "-qam", "a comment")
+    write(repository, rl__actor=old)
+    assert found(capsys, "--changed-since", "HEAD") == [("rl/actor.py", 6, "MP120")]
+
+
 def test_a_baseline_knows_what_a_change_broke(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(repository, rl__engine=RENAMED)
     since = ("--changed-since", "HEAD", "--baseline", "known.json")

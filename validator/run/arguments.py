@@ -69,6 +69,9 @@ def _add_report(group: Any) -> None:
     )
     group.add_argument("--staged", action="store_true", help="the same for what is staged, against the last commit")
     group.add_argument("--against", metavar="DIR", help="the same against another copy of the project")
+    group.add_argument(
+        "--old-findings", action="store_true", help="with one of these three: report what was there before, too"
+    )
     group.add_argument("--no-change-rules", action="store_true", help="compare nothing; report on changed files alone")
 
 
@@ -133,6 +136,8 @@ def check_combinations(options: argparse.Namespace) -> None:
         raise UsageError("--changed-since, --staged and --against: one of them")
     if options.no_change_rules and not any(compared):
         raise UsageError("--no-change-rules needs --changed-since, --staged or --against")
+    if options.old_findings and not any(compared):
+        raise UsageError("--old-findings needs --changed-since, --staged or --against")
     if options.staged and (options.fix or options.diff or options.add_ignore):
         raise UsageError(
             "--staged reads the index, which --fix, --diff and --add-ignore do not change; use --changed-since HEAD"

@@ -14,9 +14,9 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import chain
-from typing import ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from validator.drift.revision import Older
 from validator.errors import UsageError, told
@@ -32,6 +32,9 @@ from validator.run.config import Config
 from validator.run.records import Record, unpickled
 from validator.run.suppressions import Outcome, Suppression, apply, comments_of, covers
 from validator.source import SourceFile
+
+if TYPE_CHECKING:
+    from validator.drift.change import Change
 
 _WORTH_A_PROCESS = 400_000  # bytes of uncached source per further process; below, starting it costs more
 _WORTH_A_FORK = 20  # files from which on half of the project rules run in a process of their own
@@ -367,7 +370,8 @@ def _joined(sources: list[SourceFile], records: dict[str, Record], run: Check, c
     if project is not None:
         findings += _project_findings(project, records, run, errors)
         findings = _by_use(findings, project, run, errors)
-    findings = _with_change(findings, sources, run, errors)
+    compared = _Compared(sources, run, errors)
+    findings = _with_change(findings, compared)
     by_path: dict[str, list[Finding]] = {source.path: [] for source in sources}
     for finding in dict.fromkeys(findings):
         by_path.setdefault(finding.path, []).append(finding)
@@ -378,7 +382,7 @@ def _joined(sources: list[SourceFile], records: dict[str, Record], run: Check, c
         left, silenced = _after_comments(path, found, comments, run, errors)
         kept += left
         suppressed += silenced
-    kept = sorted(_not_ignored(kept, run.config), key=Finding.sort_key)
+    kept = sorted(_not_ignored(_with_age(kept, compared), run.config), key=Finding.sort_key)
     return Result(_with_fixes(kept, sources, run, cache, errors), suppressed, sorted(set(errors)))
 
 
@@ -474,32 +478,88 @@ def _by_use(findings: list[Finding], project: Project, run: Check, errors: list[
         return findings
 
 
-def _with_change(findings: list[Finding], sources: list[SourceFile], run: Check, errors: list[str]) -> list[Finding]:
-    """The findings with what a change broke; those are marked that it brought about in files that it left alone."""
-    rules = [each for each in run.rules if each.check_change is not None]
-    if run.older is None or not rules or not run.older.files:
-        return findings
-    from validator.drift.indirect_findings import marked
-    from validator.drift.making import compared
+class _Compared:
+    """The two revisions of a run that compares some."""
 
-    try:
-        change = compared(sources, run.older, run.config)
-    except Exception as error:
-        errors.append(f"internal error: the two revisions could not be compared: {told(error)}")
-        return findings
-    changed = {source.path for source in sources if source.absolute in run.older.files}
+    def __init__(self, sources: list[SourceFile], run: Check, errors: list[str]) -> None:
+        self.sources, self.run, self.errors = sources, run, errors
+        self.files = run.older.files if run.older is not None else {}
+        self.changed = {source.path for source in sources if source.absolute in self.files}
 
-    def before(codes: frozenset[str]) -> list[Finding]:
-        wanted = [each for each in run.rules if each.rule.code in codes and each.check_project is not None]
-        said, failed = _ruled(change.before.project, wanted)
-        errors.extend(failed)
+    @cached_property
+    def change(self) -> Change | None:
+        """Both, linked when this is first asked; None where they are one, or cannot be linked."""
+        from validator.drift.making import compared
+
+        try:
+            return compared(self.sources, self.run.older, self.run.config) if self.run.older and self.files else None
+        except Exception as error:
+            self.errors.append(f"internal error: the two revisions could not be compared: {told(error)}")
+            return None
+
+    def said_before(self, codes: frozenset[str]) -> list[Finding]:
+        """What the project rules of some codes say of the older revision."""
+        assert self.change is not None
+        wanted = [each for each in self.run.rules if each.rule.code in codes and each.check_project is not None]
+        said, failed = _ruled(self.change.before.project, wanted)
+        self.errors.extend(failed)
         return said
 
-    found = marked(findings, changed.__contains__, before)
+    def found_before(self, codes: frozenset[str]) -> list[Finding]:
+        """What the rules of some codes found in the changed files as they were, beside the comments there."""
+        assert self.change is not None
+        project = self.change.before.project
+        old = {path: source for path, source in project.files.items() if source.absolute in self.files}
+        records = {path: examine(source, None, self.run.rules) for path, source in old.items()}
+        found = [each for record in records.values() for each in record.findings]
+        comments = [comment for record in records.values() for comment in record.comments]
+        found += self.said_before(codes | self._silenced_by(comments, codes))
+        found = _by_use(found, project, self.run, self.errors)
+        return [
+            each
+            for path, record in records.items()
+            for each in _after_comments(
+                path, [one for one in found if one.path == path], record.comments, self.run, self.errors
+            )[0]
+        ]
+
+    def _silenced_by(self, comments: list[Suppression], codes: frozenset[str]) -> frozenset[str]:
+        """The rules that comments name, where it is asked which of the comments did something."""
+        if not any(each.check_suppressions is not None and each.rule.code in codes for each in self.run.rules):
+            return frozenset()
+        selectors = {selector for comment in comments for selector in comment.selectors}
+        rules = (each.rule for each in self.run.rules)
+        return frozenset(r.code for r in rules if any(covers(selector, r.code, r.name) for selector in selectors))
+
+
+def _with_change(findings: list[Finding], compared: _Compared) -> list[Finding]:
+    """The findings with what a change broke; those are marked that it brought about in files that it left alone."""
+    rules = [each for each in compared.run.rules if each.check_change is not None]
+    if not rules or compared.change is None:
+        return findings
+    from validator.drift.indirect_findings import marked
+
+    found = marked(findings, compared.changed.__contains__, compared.said_before)
     for each in rules:
         assert each.check_change is not None
-        found += _guarded(each, each.check_change, change, "the change", errors)
+        found += _guarded(each, each.check_change, compared.change, "the change", compared.errors)
     return found
+
+
+def _with_age(findings: list[Finding], compared: _Compared) -> list[Finding]:
+    """The findings, those in changed files marked that were there before the change."""
+    if not compared.files:
+        return findings
+    from validator.drift.earlier_findings import marked
+
+    def before(codes: frozenset[str]) -> list[Finding]:
+        return compared.found_before(codes) if compared.change is not None else []
+
+    def lines_before(path: str) -> list[str]:
+        return compared.change.before.project.files[path].lines if compared.change is not None else []
+
+    now = {source.path: source for source in compared.sources}
+    return marked(findings, compared.changed.__contains__, before, lambda path: now[path].lines, lines_before)
 
 
 def _ruled_by_two(project: Project, rules: list[LoadedRule]) -> list[tuple[list[Finding], list[str]]]:

@@ -32,8 +32,32 @@ def report(options: argparse.Namespace, settings: config.Config, checked: Checke
     else:
         text = render(settings.output_format, _as_report(options, settings, checked, findings, summary))
     streams.write(text, options.output)
+    _tell_of_old(options, settings, checked, findings)
     failed = bool(summary["errors"] or summary["warnings"]) and not options.exit_zero
     return status_of(checked, 1 if failed else 0)
+
+
+def _tell_of_old(
+    options: argparse.Namespace, settings: config.Config, checked: Checked, findings: list[Finding]
+) -> None:
+    """Say what a comparison left out, or what it did not leave out and a baseline would."""
+    if checked.changed is None:
+        return
+    if options.no_change_rules:
+        if not settings.baseline and any(each.severity != "note" for each in findings):
+            streams.say(
+                "what was there before the change is among these findings; a baseline leaves it out: "
+                "--baseline FILE --update-baseline, once, on the older revision"
+            )
+        return
+    if options.old_findings:
+        return
+    from validator.drift.earlier_findings import is_marked
+
+    old = sum(map(is_marked, checked.findings))
+    if old:
+        were = "1 finding was" if old == 1 else f"{old} findings were"
+        streams.say(f"{were} in the changed files before the change, too: not shown; --old-findings shows them")
 
 
 def _update_baseline(options: argparse.Namespace, settings: config.Config, checked: Checked) -> int:
@@ -72,13 +96,16 @@ def new_findings(options: argparse.Namespace, settings: config.Config, checked: 
 
 def shown(options: argparse.Namespace, settings: config.Config, checked: Checked) -> list[Finding]:
     """The findings that count for this report: with notes or without, in changed files or in all. Who changes something
-    is shown the notes about that change.
+    is shown the notes about that change, and not what was wrong before it.
 
     Of what a change broke and what is wrong by itself, one is told where both are the same mistake.
     """
+    from validator.drift.earlier_findings import is_marked as is_old
     from validator.drift.same_cause import speaks_of_change, told_once
 
     findings = checked.findings
+    if not (options.old_findings or options.update_baseline):
+        findings = [finding for finding in findings if not is_old(finding)]
     if not settings.notes:
         findings = [finding for finding in findings if finding.severity != "note" or speaks_of_change(finding)]
     changed = checked.changed
