@@ -12,7 +12,8 @@ A rule is one module below `rules/` (or below a folder named in the configuratio
   `validator.run.suppressions`);
 - optionally `fix(node, finding)`, which gets the LibCST node at the finding's place and returns its
   replacement (see `validator.run.fixes`);
-- optionally `about_line(project, path, line)`, which yields what `--why` tells of a line that is no Python;
+- optionally `about_line(project, path, line)`, which yields what `--why` tells of a line: what the rule considered
+  there, and why it is silent;
 - `INCORRECT` and `CORRECT`: examples, which are its tests. In an incorrect example each line that must be
   reported ends in `# error: CODE`; nothing else may be reported by this rule. An example may hold several
   files, each begun by a line `# file: package/module.py` (see `validator.examples`).

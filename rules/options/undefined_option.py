@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from validator.analysis.options.namespaces import Held, Namespaces, Read
 from validator.analysis.options.parsers import Parser
@@ -37,30 +38,99 @@ RULE = Rule(
 )
 
 
+_SHOWN = 8  # parsers told of one read
+
+
+class Verdict(NamedTuple):
+    """What is made of a read: the parsers that certainly lack the option, or why nothing is said."""
+
+    lacking: list[Held]
+    everywhere: bool = False
+    silent: str = ""
+
+
 def check_project(project: Project) -> Iterator[Finding]:
     namespaces = project.analysis(Namespaces)
-    parsers = namespaces.options.parsers
     seen: set[tuple[str, str, str]] = set()
     for read in namespaces.reads:
         key = (read.function.path, read.function.qualname, f"{read.receiver}.{read.name}")
-        if read.how != "attribute" or key in seen or {read.name, "*"} & namespaces.written:
+        if key in seen:
             continue
-        lacking = [h for h in read.held if not _defines(h, read.name)]
-        if not lacking or _excused(read.guards, read.name):
-            continue
-        leads = [
-            h for h in lacking if read.function in namespaces.reached(h.parser) and not _decided(read, h, namespaces)
-        ]
-        everywhere = len(lacking) == len(read.held)
-        if everywhere and (leads or not any(_defines(Held(p, h.prefix), read.name) for h in lacking for p in parsers)):
-            sure = lacking
-        elif not _depends(read):  # else what decides may be what tells the entry points apart
-            sure = leads
-        else:
-            continue
-        if sure and not any(h.parser.open or h.parser in namespaces.filled for h in read.held):
+        verdict = _judged(read, namespaces)
+        if not verdict.silent:
             seen.add(key)
-            yield _report(read, sure, everywhere)
+            yield _report(read, verdict.lacking, verdict.everywhere)
+
+
+def _judged(read: Read, namespaces: Namespaces) -> Verdict:
+    if read.how != "attribute":
+        return _silent("it is read with a default, or only asked for")
+    if {read.name, "*"} & namespaces.written:
+        return _silent("code sets that name, or one that is computed, on a namespace")
+    lacking = [h for h in read.held if not _defines(h, read.name)]
+    if not lacking:
+        return _silent("each of them defines it")
+    if _excused(read.guards, read.name):
+        return _silent("a test around it asks whether it is there, or the error is caught")
+    opened = sorted((h.parser for h in read.held if h.parser.open), key=lambda parser: parser.name)
+    if opened:
+        return _silent(f"the parser of `{opened[0].name}` may have more options: {opened[0].reason}")
+    if any(h.parser in namespaces.filled for h in read.held):
+        return _silent("the namespace takes in the keys of a configuration file")
+    return _certain(read, lacking, namespaces)
+
+
+def _silent(why: str) -> Verdict:
+    return Verdict([], silent=why)
+
+
+def _certain(read: Read, lacking: list[Held], namespaces: Namespaces) -> Verdict:
+    """Whether what lacks the option is certain to come to the read."""
+    leads = [h for h in lacking if read.function in namespaces.reached(h.parser) and not _decided(read, h, namespaces)]
+    everywhere, parsers = len(lacking) == len(read.held), namespaces.options.parsers
+    if everywhere and (leads or not any(_defines(Held(p, h.prefix), read.name) for h in lacking for p in parsers)):
+        return Verdict(lacking, everywhere)
+    if _depends(read):
+        return _silent("a condition around it may tell the programs apart of which some lack it")
+    if not leads:
+        return _silent("no calls are known to lead here from a program that lacks it")
+    return Verdict(leads, everywhere)
+
+
+def about_line(project: Project, path: str, line: int) -> Iterator[str]:
+    """Which parsers are asked about the options that a line reads, and why nothing is reported."""
+    namespaces = project.analysis(Namespaces)
+    here = [r for r in namespaces.reads if r.function.path == path and r.at[0] <= line <= r.at[2]]
+    for read in dict.fromkeys(here):
+        yield f"  {RULE.code}: `{read.receiver}.{read.name}` is read of the namespace of"
+        known = sorted(
+            {(h.parser.name, h.parser.function.path, h.parser.at[0], _told(h, read.name)) for h in read.held}
+        )
+        yield from (
+            f"    the parser of `{name}` ({where}:{at}), which {told}" for name, where, at, told in known[:_SHOWN]
+        )
+        yield from (f"    … and {len(known) - _SHOWN} more" for _ in known[_SHOWN : _SHOWN + 1])
+        silent = _judged(read, namespaces).silent
+        yield f"    silent: {silent}" if silent else "    reported, at its first place in the function"
+    followed = {f"{read.receiver}.{read.name}" for read in here}
+    for name in sorted(_not_followed(project, namespaces, path, line) - followed):
+        yield f"  {RULE.code}: `{name}` is not known to be read of what a parser gives"
+        yield "    silent: " + (
+            "what comes here cannot be followed" if namespaces.options.parsers else "there is no parser"
+        )
+
+
+def _told(held: Held, name: str) -> str:
+    more = f", but may have more: {held.parser.reason}" if held.parser.open else ""
+    return "defines it" if _defines(held, name) else f"has no `{held.below(name)}`{more}"
+
+
+def _not_followed(project: Project, namespaces: Namespaces, path: str, line: int) -> set[str]:
+    """What a line reads of something that is called as namespaces of options are."""
+    holders = {"args"} | {read.receiver.rpartition(".")[2] for read in namespaces.reads}
+    refs = (ref for function in project.functions() if function.path == path for ref in function.facts.refs)
+    links = (ref.path.split(".") for ref in refs if ref.context == "load" and ref.at[0] <= line <= ref.at[2])
+    return {".".join(each[: n + 2]) for each in links for n in range(len(each) - 1) if each[n] in holders}
 
 
 def _defines(held: Held, name: str) -> bool:

@@ -58,6 +58,78 @@ def test_a_launch_script_and_a_configuration_file(tmp_path: Path, capsys: pytest
     assert told["conf.toml:2"].startswith("conf.toml:2\n  key `parallel.tp`: 2\n")
 
 
+OPTIONS = """\
+import argparse
+
+import megatron
+
+from strategies import get_strategy
+
+
+def build(more):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int)
+    if more:
+        megatron.add_options(parser)
+    return parser
+
+
+def main(other):
+    args = build(True).parse_args()
+    print(args.tp_size)
+    print(other.args.seed)
+    strategy = get_strategy(args)
+    strategy.save(None, tag="last")
+    other.save(None, tag="last")
+    try:
+        strategy.save()
+    except TypeError:
+        pass
+
+
+main(None)
+"""
+STRATEGIES = """\
+from elsewhere import Base
+
+
+class DDP(Base):
+    pass
+
+
+class FSDP:
+    def save(self, model, tag=None):
+        return model, tag
+
+
+def get_strategy(args):
+    return DDP() if args.steps else FSDP()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (18, ["`args.tp_size` is read of", "(options.py:17), which has no `tp_size`, but may have more: ",
+              "silent: the parser of `options` may have more options: `megatron.add_options` may add options"]),
+        (19, ["`other.args.seed` is not known to be read", "silent: what comes here cannot be followed"]),
+        (21, ["`DDP.save` (strategies.py): not known, its base `elsewhere.Base` is not read",
+              "`FSDP.save` (strategies.py): `save(model, tag=None)` fits", "silent: no class is known to refuse it"]),
+        (22, ["MP103: `other.save(…)` is not held against", "silent: of which class `other` is, is not known"]),
+        (24, ["`save(model, tag=None)` needs 'model'", "silent: a test around it asks which class"]),
+    ],
+)  # fmt: skip
+def test_why_rules_about_options_and_siblings_are_silent(
+    line: int, told: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "options.py").write_text(OPTIONS)
+    (tmp_path / "strategies.py").write_text(STRATEGIES)
+    assert main(["--why", f"options.py:{line}"]) == 0
+    said = capsys.readouterr().out
+    assert [each for each in told if each not in said] == [], said
+    assert said.endswith("reported at this line:\n  nothing\n")
+
+
 @pytest.mark.parametrize("place", ["train.py:6:9", "{here}/train.py:6", "../{name}/train.py:6"])
 def test_a_place_as_editors_and_findings_write_it(
     place: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

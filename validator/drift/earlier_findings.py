@@ -1,7 +1,7 @@
 """Which findings in the files that a change touches were there before it.
 
-A finding is the same as before if rule, file, severity, message, context and the text of its line are. Of those that are
-alike as many are old as there were before; lines may move.
+A finding is the same as before if rule, file, severity, message, context and the text of its line are. Of those that
+are alike as many are old as there were before; lines may move.
 """
 
 from __future__ import annotations

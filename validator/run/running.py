@@ -220,10 +220,8 @@ def _told_of(options: argparse.Namespace, settings: config.Config) -> str:
     sources = [SourceFile(e.path, e.absolute, staged.get(e.absolute)) for e in entries if e.problem is None]
     project = Project(sources, settings)
     try:
-        if place in project.files and language(place) != "python":
-            known = [*why_launch(project, place, int(line)), *_by_rules(project, place, int(line), settings)]
-        else:
-            known = why(project, place, int(line))
+        tell = why_launch if place in project.files and language(place) != "python" else why
+        known = [*tell(project, place, int(line)), *_by_rules(project, place, int(line), settings)]
     except LookupError as error:
         parsed = any(module.path == place for module in project.modules.values())
         if not parsed and language(place) == "python" and place in (entry.path for entry in entries):

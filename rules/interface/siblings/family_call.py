@@ -21,9 +21,12 @@ from rules.interface.siblings._examples import pair
 from validator.analysis.interfaces.binding import Misfit, advice, bind, keeps_signature, misfit, parameters, signature
 from validator.analysis.interfaces.families import Family
 from validator.analysis.interfaces.keywords import renamed_keyword
-from validator.analysis.interfaces.uses import Use, Uses, open_uses
+from validator.analysis.interfaces.uses import Use, Uses, backend_words, is_guarded, open_uses
 from validator.errors import close
+from validator.facts.model import Call
 from validator.finding import Finding, Related
+from validator.flow.objects import Objects
+from validator.flow.queries.outside_program import is_test
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
@@ -54,6 +57,59 @@ def _check(family: Family, use: Use) -> Iterator[Finding]:
 
 
 fix = renamed_keyword
+
+
+def about_line(project: Project, path: str, line: int) -> Iterator[str]:
+    """Which classes the calls of a line are held against, and why nothing is reported."""
+    methods = {name for cls in project.classes() for name in cls.methods if not name.startswith("__")}
+    for function, call in project.calls(*methods):
+        if function.path == path and call.receiver and call.at[0] <= line <= call.at[2]:
+            uses = [(f, u) for f in project.families.all for u in project.analysis(Uses).of(f, call.method)]
+            found = [(family, use) for family, use in uses if use.caller is function and use.call is call]
+            if not found:
+                yield f"  {RULE.code}: `{call.target}(…)` is not held against a family of classes"
+                yield f"    silent: {_outside(project, function, call)}"
+            for family, use in found:
+                yield f"  {RULE.code}: `{call.target}(…)` is held against"
+                yield from (f"    `{cls.name}.{call.method}` ({cls.path}): {_fits(cls, use)}" for cls in _sorted(use))
+                yield f"    {_outcome(family, use)}"
+
+
+def _sorted(use: Use) -> list[ClassDef]:
+    return sorted(use.classes, key=lambda c: (c.module.name, c.qualname))
+
+
+def _outside(project: Project, function: Method, call: Call) -> str:
+    """Why a call is held against no family."""
+    classes = project.analysis(Objects).receivers(function, call)
+    if not any(call.method in cls.attributes for family in project.families.all for cls in family.members):
+        return f"no family has a `{call.method}`; a family is what a factory returns, or what the configuration names"
+    if not classes:
+        return f"of which class `{call.receiver}` is, is not known"
+    names = ", ".join(sorted(f"`{cls.name}`" for cls in classes))
+    return f"`{call.receiver}` may be of {names}, of no family, or is the family's own object"
+
+
+def _fits(cls: ClassDef, use: Use) -> str:
+    method = cls.find(use.call.method)
+    if method is None:
+        beyond = ", ".join(f"`{base}`" for base in sorted(cls.external_bases))
+        return f"not known, its base {beyond} is not read" if beyond else "it has no such method"
+    if method.facts.is_property:
+        return "not known, it is a property"
+    if not keeps_signature(method):
+        return "not known, a decorator may change its parameters"
+    problem = misfit(method, use.call)
+    return f"`{signature(method)}` {problem.message if problem is not None else 'fits'}"
+
+
+def _outcome(family: Family, use: Use) -> str:
+    if is_test(use.caller.path):
+        return "silent: tests are left out"
+    if is_guarded(use.guards, backend_words(family), _CATCHING, use.call.receiver):
+        return "silent: a test around it asks which class it is, or TypeError is caught"
+    broken = any(_check(family, use))
+    return "reported" if broken else "silent: no class is known to refuse it"
 
 
 def _report(family: Family, use: Use, broken: list[Broken]) -> Finding:
