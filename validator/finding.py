@@ -63,6 +63,11 @@ class Finding(NamedTuple):
         return (self.path, self.span, self.code, self.message)
 
 
+def speaks_of_change(finding: Finding) -> bool:
+    """Whether a finding is of a rule that compares two revisions."""
+    return finding.code.startswith("MP9")
+
+
 def is_finding(value: object) -> bool:
     """Whether a value is a finding through and through: it may come from a rule of a user, or from a cache."""
     if not isinstance(value, Finding):

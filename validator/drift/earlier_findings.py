@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 
-from validator.drift.same_cause import speaks_of_change
-from validator.finding import Finding, Related
+from validator.finding import Finding, Related, speaks_of_change
 
 WAS_THERE = "it was there before the change, too"
 

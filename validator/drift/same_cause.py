@@ -10,16 +10,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from validator.finding import SEVERITIES, Finding, Related
+from validator.finding import SEVERITIES, Finding, Related, speaks_of_change
 
 _QUOTED = re.compile(r"`([^`]+)`|'([\w.-]+)'|\"([\w.-]+)\"")  # of messages, not of code
 _WORD = re.compile(r"[A-Za-z_]\w*")
 
 Renamed = tuple[str, str]  # a name before the change, and since
-
-
-def speaks_of_change(finding: Finding) -> bool:
-    return finding.code.startswith("MP9")
 
 
 def told_once(findings: list[Finding]) -> list[Finding]:
@@ -101,6 +97,3 @@ def _spelled(new: str, old: str) -> str:
     bare = old.lstrip("-")
     plain = _plain(new)
     return old[: len(old) - len(bare)] + (plain.replace("_", "-") if "-" in bare else plain)
-
-
-__all__ = ["speaks_of_change", "told_once"]

@@ -10,7 +10,7 @@ from typing import Any
 
 from validator.errors import UsageError
 from validator.files import streams
-from validator.finding import Finding
+from validator.finding import Finding, speaks_of_change
 from validator.output import Report, render
 from validator.run import config
 from validator.run.running import Checked, check_of
@@ -100,16 +100,16 @@ def shown(options: argparse.Namespace, settings: config.Config, checked: Checked
 
     Of what a change broke and what is wrong by itself, one is told where both are the same mistake.
     """
-    from validator.drift.earlier_findings import is_marked as is_old
-    from validator.drift.same_cause import speaks_of_change, told_once
-
     findings = checked.findings
-    if not (options.old_findings or options.update_baseline):
-        findings = [finding for finding in findings if not is_old(finding)]
     if not settings.notes:
         findings = [finding for finding in findings if finding.severity != "note" or speaks_of_change(finding)]
     changed = checked.changed
     if changed is not None:  # what a change broke is told wherever it stands
+        from validator.drift.earlier_findings import is_marked as is_old
+        from validator.drift.same_cause import told_once
+
+        if not (options.old_findings or options.update_baseline):
+            findings = [finding for finding in findings if not is_old(finding)]
         absolute = {entry.path: entry.absolute for entry in checked.files}
         findings = told_once([each for each in findings if _is_of_change(each, changed, absolute, checked)])
     return findings
@@ -119,7 +119,6 @@ def _is_of_change(finding: Finding, changed: frozenset[str], absolute: dict[str,
     """Whether a finding is in a changed file, or elsewhere because of the change: it was not there before, or is about
     a name that is gone, or that a changed file which the finding speaks of has less often than before."""
     from validator.drift.indirect_findings import is_marked
-    from validator.drift.same_cause import speaks_of_change
 
     if absolute.get(finding.path) in changed or speaks_of_change(finding) or is_marked(finding):
         return True
