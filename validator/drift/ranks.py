@@ -17,7 +17,7 @@ from validator.drift.change import Change, Pair, Side
 from validator.drift.statements.differences import Edit, node_of
 from validator.drift.statements.drops import Drops, differences
 from validator.drift.statements.surroundings import is_told, last_name
-from validator.flow.calls import axes_in
+from validator.flow.calls.groups import axes_in
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.substitution import instantiated

@@ -17,7 +17,7 @@ from validator.effects.exceptions import Classes
 from validator.effects.made_once import made_already
 from validator.facts.model import At
 from validator.flow.callgraph.collective_reach import given_away
-from validator.flow.calls import axes_in
+from validator.flow.calls.groups import axes_in
 from validator.flow.program.answers import Operation, Result, Target
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit, implicit

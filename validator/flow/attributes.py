@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef, Method
 from validator.domains.axes import WHOLE, axes_of
@@ -10,6 +10,8 @@ from validator.domains.placement import after, inherited
 from validator.domains.spmd import NONE, UNIFORM, Causes, only, placed_along, rank
 from validator.flow.annotations import objects_of
 from validator.flow.callgraph import sections
+from validator.flow.calls.own_units import run
+from validator.flow.foreign import NOBODY, described, is_nobodys, likely_rank, number_named
 from validator.flow.values import (
     ANYTHING,
     BOTTOM,
@@ -21,7 +23,6 @@ from validator.flow.values import (
     Obj,
     Val,
     beside,
-    group_of,
     join,
     join2,
     obj,
@@ -37,11 +38,9 @@ if TYPE_CHECKING:
 # Attributes that tell of what kind a value is, not what it holds.
 _SPREAD = frozenset({"placements", "device_mesh"})  # of a DTensor: the ranks of its mesh share them
 _SHAPE = frozenset({"shape", "ndim", "dtype", "device", "size", "requires_grad", "is_cuda", "itemsize", "layout"})
-NOBODY = "~"  # what a library makes of which no table says anything
 _NOTHING_KNOWN = frozenset({TOP, NONE_OBJ})
 _LINKS = 8  # of an external name; what a loop makes longer (`f = f.func`) is no name in any table
 # Attributes of a tensor (or of what `topk`, `sort` and their like give) with the same layout.
-_OF_JOB = frozenset({"process_index", "global_rank", "world_rank"})
 _VIEWS = frozenset({"data", "grad", "values", "indices"})
 _MEMBERED = frozenset({"inst", "self", "class", "module", "ext", "unit", "mesh"})
 _FOREIGN = frozenset({
@@ -85,11 +84,11 @@ def _attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
     if not known:
         if name in at.models.ranks["attributes"]:
             axes = {"local"} if "local" in name else WHOLE
-            return Val(_number(name), rank(axes))
+            return Val(number_named(name), rank(axes))
         if name in at.models.ranks["names"] and not any(o[0] == "param" for o in owner.each):
             return likely_rank(name)
-    if (result.objs == UNKNOWN.objs or _is_nobodys(result)) and name in at.models.ranks["attributes"] and known:
-        return Val(_number(name), rank({"local"} if "local" in name else WHOLE))
+    if (result.objs == UNKNOWN.objs or is_nobodys(result)) and name in at.models.ranks["attributes"] and known:
+        return Val(number_named(name), rank({"local"} if "local" in name else WHOLE))
     if known and result == UNKNOWN and name in at.models.ranks["names"]:
         return likely_rank(name)
     if known and any(c.kind == "rank" for c in result.v) and not result.of("ordinal"):
@@ -113,39 +112,12 @@ def _asked(at: Evaluation, owner: Val, name: str) -> list[Obj]:
     return [o for o in owner.each if not kept or o[0] != "made"]
 
 
-def _is_nobodys(value: Val) -> bool:
-    """Whether a value is what a library made of which no table says anything, or a part of that."""
-    return bool(value.objs) and all(map(_is_of_nobody, value.each))
-
-
-def is_unknown(value: Val) -> bool:
-    """Whether nothing is known of what a value is."""
-    objs = value.objs - {NONE_OBJ}
-    return bool(objs) and all(o == TOP or o[0] == "section" or _is_of_nobody(o) for o in objs)
-
-
-def _is_of_nobody(o: Obj) -> bool:
-    return o[0] in ("ext", "made") and o[1].startswith(NOBODY)
-
-
 def _carried(owner: Val, result: Val) -> Causes:
     """How an attribute varies because its owner does: which method it is only where the owner may be several things."""
     if any(o[0] in ("bound", "unit") for o in result.each):
         return owner.v if len({o[1] for o in owner.each if o[0] in _MEMBERED}) > 1 else NONE
     carried = only(owner.v, "data", "param", "uniform")
     return frozenset(c._replace(facet="a") if c.kind == "param" and c.facet == "v" else c for c in carried)
-
-
-def likely_rank(name: str) -> Val:
-    """What is likely of a value that is stored under the name of a rank, where nobody knows by whom."""
-    return Val(_number(name), rank(axes_of(name) - {"world"} or WHOLE, sure=False))
-
-
-def _number(name: str) -> frozenset[Obj]:
-    """What an attribute counts, where its name says it: processes of the job or of a node."""
-    if name in ("local_rank", "local_process_index"):
-        return frozenset({("ordinal", "node", frozenset({"local"}))})
-    return frozenset({("ordinal", "job", WHOLE)}) if name in _OF_JOB else frozenset()
 
 
 def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
@@ -274,7 +246,7 @@ def _bound(at: Evaluation, number: int, method: Method, receiver: Val) -> Val:
     if unit is None:
         return UNKNOWN
     if method.facts.is_property:
-        return at.calling.run(number, unit, [receiver], {})
+        return run(at, number, unit, [receiver], {})
     if method.facts.is_static:
         return obj("unit", unit)
     if not is_plain(method.facts.decorators) and method.cls is not None:
@@ -370,23 +342,6 @@ def _of_library(at: Evaluation, made: str, name: str, owner: Val = BOTTOM) -> Va
         return Val(v=owner.v) if given == "as it" else described(given)
     # what nobody knows stays one thing: `x.lower().lower()` is no longer name in any table
     return obj("ext", f"{made}.{name}" if at.models.tells_of(made) else f"{NOBODY}.{name}")
-
-
-def described(given: Any) -> Val:
-    """The value that a table describes by a word."""
-    if isinstance(given, tuple | list):
-        return obj("tuple", tuple(described(each) for each in given))
-    word, _, rest = str(given).partition(":")
-    if word == "rank":
-        return Val(v=rank({rest} if rest else WHOLE))
-    if word == "number":
-        return Val(frozenset({("ordinal", "node" if rest == "local" else "job", frozenset({rest}) if rest else WHOLE)}),
-                   rank({rest} if rest else WHOLE))  # fmt: skip
-    if word == "job size":
-        return obj("size", group_of(WHOLE))
-    if word == "made":
-        return Val(frozenset({("made", rest)}), state=frozenset({"?"}))
-    return Val()
 
 
 def _of_mesh(o: Obj, name: str) -> Val:

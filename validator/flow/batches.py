@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from validator.domains.spmd import data
 from validator.flow.callgraph.dataclass_readers import OF_NOBODY
+from validator.flow.calls.protocols import method_of
 from validator.flow.substitution import instantiated
 from validator.flow.values import BOTTOM, NONE_OBJ, UNKNOWN, Obj, Val, bare, join, obj, picked, sequence, tuple_of
 
@@ -35,7 +36,7 @@ def _sample(at: Evaluation, dataset: Val) -> Val:
     """One sample of a data set, or of what a wrapper of a library keeps."""
     found = []
     for o in dataset.each:
-        if (unit := at.calling.method_of(o, "__getitem__")) is not None:
+        if (unit := method_of(at, o, "__getitem__")) is not None:
             found.append(_result(at, unit, [Val(frozenset({o}))]))
         elif o[0] == "keeping" and (inner := picked(o[1], "dataset")).objs:
             found.append(_sample(at, inner))
@@ -50,7 +51,7 @@ def _called(at: Evaluation, o: Obj, samples: Val) -> Val:
         return _result(at, o[1], [o[2], samples])
     if o[0] == "unit":
         return _result(at, o[1], [samples])
-    unit = at.calling.method_of(o, "__call__")
+    unit = method_of(at, o, "__call__")
     return _result(at, unit, [Val(frozenset({o})), samples]) if unit is not None else _OWN
 
 

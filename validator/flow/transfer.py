@@ -28,12 +28,15 @@ from validator.domains.spmd import (
     unsure,
 )  # fmt: skip
 from validator.flow.annotations import objects_of
-from validator.flow.attributes import attribute, likely_rank
+from validator.flow.attributes import attribute
 from validator.flow.batches import batch_of
 from validator.flow.callgraph import sections
-from validator.flow.calls import Calling, axes_in
+from validator.flow.calls.dispatch import call
+from validator.flow.calls.groups import axes_in
+from validator.flow.calls.protocols import drain, enter, iterated, leave, yielded
 from validator.flow.containers import GROWING, fillings
 from validator.flow.control import reachable
+from validator.flow.foreign import likely_rank
 from validator.flow.narrowing import narrowed
 from validator.flow.program.answers import Passed, Result, Site
 from validator.flow.program.flow import Flow
@@ -124,7 +127,6 @@ class Evaluation(Walk):
         self._edges_alone = frozenset((block, way) for rows in unknown for block, way, _ in rows)
         self._asked_alone: dict[int, list[int]] = {}  # phi -> its operands that came on ways of a job of one process
         self._late: dict[int, bool] = {}  # by test of an attribute whether that is made where it is missing
-        self.calling = Calling(self)
         self._last: Result | None = None
 
     def run(self, news: frozenset[Read] | None) -> Result:
@@ -600,11 +602,11 @@ class Evaluation(Walk):
         return STRING if default is None else join2(STRING, default)
 
     def call(self, number: int, value: Instruction) -> Val:
-        return self.calling.call(number, value)
+        return call(self, number, value)
 
     def part(self, number: int, value: Instruction) -> Val:
         """A function whose body follows here: it is told what it is passed, nothing else happens."""
-        self.calling.call(number, value)
+        call(self, number, value)
         if (site := self.sites.pop(number, None)) is not None:
             self.parts[number] = site
         return BOTTOM
@@ -804,7 +806,7 @@ class Evaluation(Walk):
 
     def iter_(self, number: int, value: Instruction) -> Val:
         iterable: Val = self.operand(value.args[0])
-        self.calling.drain(number, iterable)
+        drain(self, number, iterable)
         return iterable
 
     def more(self, number: int, value: Instruction) -> Val:
@@ -824,11 +826,11 @@ class Evaluation(Walk):
             elif o[0] == "keeping":
                 continue  # of the loader beside it
             elif o[0] == "generator":
-                found.append(self.calling.yielded(o))
+                found.append(yielded(self, o))
             elif o[0] == "made" and any(each[0] in ("seq", "dict") for each in iterable.each):
                 continue  # what it holds stands beside it
             elif o[0] in ("param", "made", "ext", "inst", "self"):
-                found.append(self.calling.iterated(o))
+                found.append(iterated(o))
         result = join(found)
         if not result.objs and not result.v:
             if NOT_YET in found:
@@ -891,10 +893,10 @@ class Evaluation(Walk):
         return picked(passed, position) if told else UNKNOWN
 
     def enter(self, number: int, value: Instruction) -> Val:
-        return self.calling.enter(number, self.operand(value.args[0]))
+        return enter(self, number, self.operand(value.args[0]))
 
     def leave(self, number: int, value: Instruction) -> Val:
-        self.calling.leave(number, self.operand(value.args[0]))
+        leave(self, number, self.operand(value.args[0]))
         return BOTTOM
 
     def await_(self, number: int, value: Instruction) -> Val:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from validator.domains.axes import UNKNOWN, WHOLE
 from validator.domains.spmd import NONE, UNIFORM, Causes, only, rank
 from validator.finding import Finding
-from validator.flow.calls import axes_in
+from validator.flow.calls.groups import axes_in
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.tensors import differ, is_of_floats, size_of

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from validator.domains.axes import LOCAL, NODE, UNKNOWN, WORLD, Axes
 from validator.finding import Finding, Related
-from validator.flow.calls import axes_in
+from validator.flow.calls.groups import axes_in
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.sums import KEEPING, spanned, summed

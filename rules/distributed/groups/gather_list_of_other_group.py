@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from validator.domains.axes import LOCAL, NODE, UNKNOWN, WHOLE, Axes, axes_of
 from validator.finding import Finding
-from validator.flow.calls import axes_in
+from validator.flow.calls.groups import axes_in
 from validator.flow.queries.base import Place, Queries
 from validator.flow.values import Val
 from validator.project import Project

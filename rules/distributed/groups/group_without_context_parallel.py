@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from validator.domains.axes import UNKNOWN, WORLD, Axes
 from validator.finding import Finding, Related
-from validator.flow.calls import axes_in
+from validator.flow.calls.groups import axes_in
 from validator.flow.queries.base import Place, Queries
 from validator.project import Project
 from validator.rule import Rule

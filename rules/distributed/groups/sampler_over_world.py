@@ -21,7 +21,7 @@ from validator.definitions import ClassDef
 from validator.domains.axes import WHOLE, Axes, of_parallelism
 from validator.domains.spmd import only
 from validator.finding import Finding
-from validator.flow.calls import axes_in
+from validator.flow.calls.groups import axes_in
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.project import Project

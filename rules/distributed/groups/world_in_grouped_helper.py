@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from validator.domains.axes import LOCAL, NODE, UNKNOWN, WORLD, Axes
 from validator.finding import Finding, Related
-from validator.flow.calls import axes_in
+from validator.flow.calls.groups import axes_in
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from validator.finding import Finding
 from validator.flow.access_paths import Path, paths_of
-from validator.flow.calls import axes_in
+from validator.flow.calls.groups import axes_in
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test

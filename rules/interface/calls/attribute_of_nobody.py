@@ -33,7 +33,7 @@ from validator.definitions import ClassDef
 from validator.errors import nearest
 from validator.finding import Finding, Related
 from validator.flow import Flow
-from validator.flow.attributes import is_unknown
+from validator.flow.foreign import is_unknown
 from validator.flow.objects import Objects
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_aside

@@ -25,7 +25,7 @@ from validator.analysis.options.dictionary_keys import DictionaryKeys, Read, Unp
 from validator.analysis.options.result_keys import keys_without
 from validator.errors import nearest
 from validator.finding import Finding, Related
-from validator.flow.attributes import is_unknown
+from validator.flow.foreign import is_unknown
 from validator.flow.queries.base import Place, Queries
 from validator.project import Project
 from validator.rule import Rule

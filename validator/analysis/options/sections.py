@@ -18,8 +18,8 @@ from validator.analysis.options.namespaces import Namespaces
 from validator.analysis.options.parsers import Parser
 from validator.facts.config_files import MAPPING
 from validator.files.languages import language
-from validator.flow.attributes import is_unknown
 from validator.flow.callgraph.sections import path_of
+from validator.flow.foreign import is_unknown
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.outside_program import is_test

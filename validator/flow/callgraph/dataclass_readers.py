@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef
 from validator.flow.annotations import objects_of
-from validator.flow.attributes import NOBODY
+from validator.flow.foreign import NOBODY
 from validator.flow.values import BOTTOM, NOT_YET, UNKNOWN, Obj, Val, elements, join, mapped, obj, tuple_of
 
 if TYPE_CHECKING:

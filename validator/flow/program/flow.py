@@ -207,7 +207,6 @@ class Flow:
         """Drop the evaluations. What one holds refers back to it, and nothing collects circles here."""
         for evaluation in self._evaluations.values():
             vars(evaluation.unit).pop("order", None)
-            vars(evaluation.calling).clear()
             vars(evaluation).clear()
         self._evaluations.clear()
 

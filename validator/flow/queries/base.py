@@ -17,7 +17,7 @@ from validator.domains.axes import UNKNOWN as UNKNOWN_AXIS
 from validator.domains.axes import WHOLE, Axes, axes_of, meets
 from validator.domains.spmd import NONE, UNIFORM, Causes, only, rank, varying
 from validator.facts.model import At
-from validator.flow.calls import axes_in
+from validator.flow.calls.groups import axes_in
 from validator.flow.program.answers import Operation, Result
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit, Users

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.domains.axes import LOCAL, NODE, UNKNOWN, WHOLE, WORLD
-from validator.flow.calls import axes_in
+from validator.flow.calls.groups import axes_in
 from validator.flow.control import comes_after
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.domains.axes import LOCAL, SOME, WHOLE, Axes
-from validator.flow.calls import axes_in
+from validator.flow.calls.groups import axes_in
 from validator.flow.queries.base import Place, Queries
 
 _CHUNKING = frozenset({"chunk", "tensor_split", "array_split"})

@@ -1,0 +1,1 @@
+"""What calls do: who runs with what, what comes back, which collectives are issued, which arguments change."""

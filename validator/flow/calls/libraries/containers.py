@@ -1,0 +1,90 @@
+"""Containers that builtins and methods make of others: `zip`, `sorted`, `items`, and in which order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from validator.flow.calls.arguments import Arguments
+from validator.flow.calls.groups import index_in
+from validator.flow.values import (
+    COUNTED,
+    UNKNOWN,
+    Obj,
+    Val,
+    beside,
+    const,
+    entries,
+    is_text,
+    join,
+    sequence,
+    tuple_of,
+    unordered,
+)
+
+if TYPE_CHECKING:
+    from validator.flow.transfer import Evaluation
+
+LAZY = frozenset(
+    {"iter", "enumerate", "zip", "map", "filter", "reversed", "itertools.islice", "itertools.chain", "tqdm.tqdm"}
+)
+_SETS = frozenset({"set", "frozenset"})
+_REMAKING = frozenset({
+    "list", "tuple", "sorted", "set", "frozenset", "reversed", "iter", "islice", "itertools.islice",
+})  # fmt: skip
+_COPYING = frozenset({"copy", "copy.copy", "copy.deepcopy", "deepcopy", "tqdm", "tqdm.tqdm", "tqdm.auto.tqdm"})
+
+
+def iterates(at: Evaluation, name: str, arguments: Arguments, receiver: Val) -> frozenset[Obj]:
+    """The containers that a builtin makes of what it is given, or a method of its receiver."""
+    values = [v for n, v in arguments if n is None]
+    if name == "zip":
+        spread = any(n == "*" for n, _ in arguments)  # how many there are is not known
+        return sequence(UNKNOWN if spread else tuple_of(at.element(v) for v in values)).objs
+    if name == "enumerate" and values:
+        index = index_in(beside(values[0], "counted"))
+        kept = frozenset(o for o in values[0].each if o[0] in ("generator", "unordered"))
+        return sequence(tuple_of([index, at.element(values[0])])).objs | kept
+    if name in _REMAKING and values:
+        return _remade(at, name, values[0])
+    if name in _COPYING:
+        return values[0].objs if values else receiver.objs
+    if name in ("keys", "values", "items"):
+        return _view(at, name, receiver)
+    if name == "get":
+        found = [v for o in receiver.of("dict") for v in entries(o, values[0])] if values else []
+        return join([*found, *(values[1:2] or [const(None)])]).objs if found else frozenset()
+    if name in ("chunk", "split", "unbind", "tolist", "itertools.chain"):
+        return sequence(UNKNOWN).objs
+    return frozenset()
+
+
+def _remade(at: Evaluation, name: str, given: Val) -> frozenset[Obj]:
+    """A list, a set or an iterator of what something holds."""
+    kept = frozenset(o for o in given.objs if o[0] == "generator" and name in LAZY)
+    if name in ("list", "tuple") and len(given.objs) == 1 and given.of("tuple"):
+        return given.objs
+    element = at.element(given)
+    return sequence(element).objs | kept | _order(name, given, element)
+
+
+def _view(at: Evaluation, name: str, receiver: Val) -> frozenset[Obj]:
+    """The keys, values or items of a dictionary."""
+    if name == "keys":
+        known = receiver.of("seq") or receiver.of("dict")
+        held = sequence(at.element(receiver)).objs if known else frozenset()
+        return held | beside(receiver, "unordered")
+    rows = receiver.of("dict")
+    found = [v for o in rows for v in (*(each for _, each in o[1]), o[2]) if v is not None]
+    inner = join(found) if found else UNKNOWN
+    keys = at.element(receiver) if receiver.of("seq") else UNKNOWN
+    held = sequence(inner if name == "values" else tuple_of([keys, inner])).objs
+    return held | beside(receiver, "unordered")
+
+
+def _order(name: str, given: Val, element: Val) -> frozenset[Obj]:
+    """What is known of the order and the length of a list that is made of another."""
+    if name == "sorted":
+        return beside(given, *COUNTED)
+    if name in _SETS:
+        return frozenset({unordered("set")}) if is_text(element) else frozenset()
+    return beside(given, "unordered", *(COUNTED if name in ("list", "tuple", "reversed") else ()))

@@ -1,0 +1,166 @@
+"""Calls of functions and objects of libraries, and of what the language itself defines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from validator.domains.axes import LOCAL, WHOLE, axes_of
+from validator.domains.placement import PLAIN
+from validator.domains.spmd import Causes, combined, held, only, rank, unsure
+from validator.flow.attributes import attribute
+from validator.flow.calls.arguments import Arguments
+from validator.flow.calls.construction import as_dictionary
+from validator.flow.calls.libraries.computed import same
+from validator.flow.calls.libraries.containers import LAZY
+from validator.flow.calls.libraries.rows import by_row
+from validator.flow.calls.own_units import own_class
+from validator.flow.calls.protocols import ask_object, drain
+from validator.flow.foreign import NOBODY
+from validator.flow.values import (
+    BOTTOM,
+    STRING,
+    UNKNOWN,
+    Obj,
+    Val,
+    const,
+    dictionary_of,
+    join,
+    join2,
+    obj,
+    sequence,
+    tuple_of,
+)
+
+if TYPE_CHECKING:
+    from validator.flow.calls.in_hand import Call
+    from validator.flow.transfer import Evaluation
+
+# Builtins that look at an object without going through what is in it.
+_LOOKING = frozenset({
+    "len", "str", "repr", "hash", "bool", "print", "isinstance", "issubclass", "type", "id", "callable", "vars", "dir",
+})  # fmt: skip
+_NAMED = frozenset({"named_parameters", "named_buffers", "named_modules", "named_children"})
+_ASKING_OBJECTS = {
+    "len": "__len__", "next": "__next__", "str": "__str__", "repr": "__repr__", "hash": "__hash__", "bool": "__bool__",
+    "reversed": "__reversed__",
+}  # fmt: skip
+
+
+def external(call: Call, dotted: str, arguments: Arguments) -> Val:
+    """What a call of a library's function gives, by its dotted name."""
+    if dotted in ("functools.partial", "partial") and arguments:
+        return _partial(arguments)
+    if arguments and _decorates(call):
+        return arguments[0][1]  # a decorator of a library: the function stays what it is
+    special = _SPECIAL.get(dotted)
+    if special is not None and (found := special(call, dotted, arguments)) is not None:
+        return found
+    for state in call.at.models.sets.get(dotted, ()):
+        call.at.switch(call.number, state)
+    if dotted in _ASKING_OBJECTS and arguments:
+        ask_object(call.at, call.number, arguments[0][1], _ASKING_OBJECTS[dotted])
+    owner, _, method = dotted.rpartition(".")
+    row = call.at.models.call(dotted) or call.at.models.method(owner, method)
+    if row is not None:
+        return by_row(call, row, arguments, BOTTOM)
+    if call.at.models.library(owner).generates:
+        return Val(v=held(call.receiver.v | frozenset().union(*(v.v for _, v in arguments))))
+    return _undescribed(call.at, call.number, dotted, arguments)
+
+
+def call_made(call: Call, o: Obj, arguments: Arguments) -> Val:
+    """What a call of an object of a library gives."""
+    row = call.at.models.method(o[1], "__call__")
+    if row is not None:
+        return by_row(call, row, arguments, BOTTOM)
+    return Val(v=carried_over(arguments), state=frozenset({"?"}))
+
+
+def carried_over(arguments: Arguments) -> Causes:
+    """What an unknown function may carry over from its arguments: data, never who the process is."""
+    return combined(*(unsure(only(value.v, "data", "param", "uniform")) for _, value in arguments))
+
+
+def _decorates(call: Call) -> bool:
+    return call.value.op == "call" and call.value.data.names == ("@",)
+
+
+def _partial(arguments: Arguments) -> Val:
+    (_, callee), *rest = arguments
+    positional = tuple(v for n, v in rest if n is None)
+    keywords = tuple((n, v) for n, v in rest if n not in (None, "*", "**"))
+    return obj("partial", callee, positional, keywords)
+
+
+# What the language itself defines: each gives None where it says nothing of such arguments.
+
+
+def _dictionary(call: Call, dotted: str, arguments: Arguments) -> Val | None:
+    if not arguments or any(n in (None, "*") and not v.of("dict") for n, v in arguments):
+        return None
+    return dictionary_of((None if n in (None, "**") else n, v) for n, v in arguments)
+
+
+def _fields(call: Call, dotted: str, arguments: Arguments) -> Val | None:
+    return as_dictionary(call.at, call.number, arguments[0][1]) if arguments else None
+
+
+def _receiver(call: Call, dotted: str, arguments: Arguments) -> Val | None:
+    return call.receiver
+
+
+def _itself(call: Call, dotted: str, arguments: Arguments) -> Val | None:
+    return obj("ext", "~itself") if dotted != "~itself" or not arguments else arguments[0][1]
+
+
+def _super(call: Call, dotted: str, arguments: Arguments) -> Val | None:
+    named = [o[1] for o in arguments[0][1].each if o[0] == "class"] if len(arguments) > 1 else []
+    # `super(C)`: nobody's
+    cls = named[0] if len(named) == 1 else own_class(call.at) if not arguments else None
+    return obj("super", cls) if cls is not None else UNKNOWN
+
+
+def _attribute(call: Call, dotted: str, arguments: Arguments) -> Val | None:
+    if len(arguments) < 2:
+        return None
+    owner, names = arguments[0][1], call.at.flow.close(arguments[1][1], call.at.unit).each
+    if not names or any(o[:2] != ("const", "str") for o in names):
+        return UNKNOWN
+    value = join(attribute(call.at, call.number, owner, o[2]) for o in names)
+    if dotted == "hasattr":
+        return Val(v=value.p)
+    return join2(value, arguments[2][1]) if len(arguments) > 2 else value
+
+
+def _environment(call: Call, dotted: str, arguments: Arguments) -> Val | None:
+    if not arguments:
+        return None
+    default = next((value for name, value in arguments[1:] if name in (None, "default")), const(None))
+    return call.at.environment(arguments[0][1].constant(), default)
+
+
+_SPECIAL: dict[str, Callable[[Call, str, Arguments], Val | None]] = {
+    "dict": _dictionary, "dataclasses.asdict": _fields, "~receiver": _receiver, "functools.wraps": _itself,
+    "~itself": _itself, "super": _super, "getattr": _attribute, "hasattr": _attribute, "os.getenv": _environment,
+    "os.environ.get": _environment,
+}  # fmt: skip
+
+
+def _undescribed(at: Evaluation, number: int, dotted: str, arguments: Arguments) -> Val:
+    """A call of a library that no row describes: a function of its arguments, or nobody knows."""
+    named = at.models.named(dotted)
+    last = named.rpartition(".")[2]
+    if last in _NAMED:
+        return sequence(tuple_of([STRING, UNKNOWN]))
+    if not arguments and last in at.models.ranks["methods"] | at.models.ranks["names"]:
+        return Val(v=rank({LOCAL} if LOCAL in last else axes_of(last) - WHOLE or WHOLE, sure=False))
+    if named not in LAZY | _LOOKING and not named.startswith("torch.utils.data"):
+        for _, value in arguments:
+            drain(at, number, value)
+    making = any(named.startswith(m + ".") for m in at.models.making)
+    if making and last[:1].isupper() and last not in ("Parameter", "Buffer"):
+        return Val(frozenset({("made", named)}), state=PLAIN)
+    if named in at.models.same or any(named.startswith(m + ".") for m in at.models.same_modules):
+        return same(at, last, arguments, BOTTOM, named)
+    return Val(frozenset({("made", NOBODY if named.startswith(f"{NOBODY}.") else named)}), state=frozenset({"?"}))

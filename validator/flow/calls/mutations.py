@@ -1,0 +1,54 @@
+"""What methods leave of the object on which they are called: lists that grow, tensors that are worked on in place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from validator.domains.spmd import NONE, combined
+from validator.flow.calls.arguments import Arguments
+from validator.flow.calls.libraries.randomness import drawn_as
+from validator.flow.containers import GROWING
+from validator.flow.values import UNKNOWN, Val, elements, join2, obj, sequence
+from validator.models import Row
+
+if TYPE_CHECKING:
+    from validator.flow.calls.in_hand import Call
+
+_OF_TORCH = Row("", draws="torch")  # what draws from PyTorch's own generator
+
+
+def growth(name: str, arguments: Arguments) -> Callable[[Val], Val] | None:
+    """Lists that grow hold what they are given; on which ways they do is seen where the ways meet."""
+    if name not in GROWING or not arguments:
+        return None
+    added = arguments[-1][1]
+
+    def change(before: Val) -> Val:
+        if not any(o[0] in ("tuple", "seq") for o in before.each):
+            mapping = name == "update" and any(o[0] in ("dict", "param") for o in before.each)
+            more = obj("dict", (), UNKNOWN).objs if mapping else NONE  # it may have any key now
+            return Val(before.objs | more, before.v, before.n, before.p, before.state)
+        part = elements(added) if name in ("extend", "update") else added
+        grown = sequence(join2(elements(before), part))
+        n = combined(before.n, added.n if name in ("extend", "update") else NONE)
+        return Val(grown.objs, combined(before.v, added.v), n, before.p, before.state)
+
+    return change
+
+
+def work_in_place(call: Call) -> Callable[[Val], Val] | None:
+    """A tensor that is worked on in place (`x.add_(y)`) differs between ranks as what it is given does."""
+    name, table = call.name, call.at.models.tensors
+    works = name.endswith("_") and not name.startswith("_") and not name.endswith("__")
+    if not works or name in table["marking"] or any(o[0] in ("inst", "self") for o in call.receiver.each):
+        return None
+    drawn = name in table["drawing"]
+    made = drawn_as(call, _OF_TORCH, call.arguments) if drawn else combined(*(v.v for _, v in call.arguments))
+    new = drawn or name in table["overwriting"]
+
+    def change(before: Val) -> Val:
+        objs = frozenset(o for o in before.each if o[0] in ("tensor", "top")) if new else before.objs
+        return Val(objs, made if new else combined(before.v, made), before.n, before.p, before.state)
+
+    return change

@@ -1,0 +1,69 @@
+"""Protocols of the language that call methods without naming them: iteration, `with`, `len(x)`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from validator.flow.calls.own_units import run
+from validator.flow.calls.sites import note
+from validator.flow.program.answers import Site, Target
+from validator.flow.substitution import instantiated
+from validator.flow.values import BOTTOM, UNKNOWN, Obj, Val, join, of_one
+
+if TYPE_CHECKING:
+    from validator.flow.program.unit import Unit
+    from validator.flow.transfer import Evaluation
+
+
+def method_of(at: Evaluation, o: Obj, name: str) -> Unit | None:
+    """The method of that name of an object of the project."""
+    method = o[1].find(name) if o[0] in ("inst", "self") else None
+    return at.flow.unit_of(method) if method is not None else None
+
+
+def ask_object(at: Evaluation, number: int, value: Val, name: str) -> None:
+    """The language asks an object by a method that the source does not name: `len(sampler)` runs `__len__`."""
+    for o in value.each:
+        if (unit := method_of(at, o, name)) is not None:
+            run(at, number, unit, [of_one(o)], {})
+
+
+def drain(at: Evaluation, number: int, value: Val) -> None:
+    """Generators that are consumed here run here."""
+    for o in value.each:
+        if o[0] == "generator":
+            note(at, number, Site((Target(o[1], o[2]),), ()))
+        elif (unit := method_of(at, o, "__iter__")) is not None:
+            note(at, number, Site((Target(unit, ((0, of_one(o)),)),), ()))
+
+
+def yielded(at: Evaluation, o: Obj) -> Val:
+    """What a generator yields, in terms of this unit."""
+    bindings = dict(o[2])
+    result = at.flow.get("unit", o[1])
+    return instantiated(result.yielded, lambda position: bindings.get(position, BOTTOM))
+
+
+def iterated(o: Obj) -> Val:
+    """An element of something whose iteration the tables or the project describe."""
+    return UNKNOWN if o[0] != "ext" else BOTTOM
+
+
+def enter(at: Evaluation, number: int, manager: Val) -> Val:
+    """What a context manager gives that is entered at an instruction; what runs is noted there."""
+    found = []
+    for o in manager.each:
+        if o[0] == "generator":
+            note(at, number, Site((Target(o[1], o[2]),), ()))
+            found.append(yielded(at, o))
+        elif o[0] in ("inst", "self"):
+            if (unit := method_of(at, o, "__enter__")) is not None:
+                found.append(run(at, number, unit, [of_one(o)], {}))
+        else:
+            found.append(Val(frozenset({o}), state=manager.state))
+    return join(found) if found else manager
+
+
+def leave(at: Evaluation, number: int, manager: Val) -> None:
+    """Note what runs where a context manager is left."""
+    ask_object(at, number, manager, "__exit__")

@@ -1,0 +1,109 @@
+"""Models that are wrapped for data parallelism, or sharded: the collectives that they issue where they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from validator.domains.placement import WRAPPING, certainly, may, mostly, spanned
+from validator.domains.spmd import only
+from validator.flow.calls.own_units import own_class
+from validator.flow.calls.sites import note
+from validator.flow.program.answers import Operation, Site
+from validator.flow.values import Val, group_of
+from validator.models import Row
+
+if TYPE_CHECKING:
+    from validator.flow.calls.in_hand import Call
+    from validator.flow.transfer import Evaluation
+
+_WITHOUT = frozenset({"torch.no_grad", "torch.inference_mode"})  # gradients
+
+
+def run_sharded(call: Call, callee: Val) -> None:
+    """Models whose parameters are sharded issue collectives where they run: note them at the call."""
+    name, receiver, at = call.name, call.receiver, call.at
+    operation = _forward(call, callee)
+    wrapped = certainly(receiver.state, "fsdp1")
+    gathers = name in ("state_dict", "full_state_dict") and (
+        wrapped or mostly(receiver.state, "fsdp1") and _is_for_ranks(at, call.value.block)
+    )
+    if not operation and (gathers or name == "backward" and _sharded_here(at, call.value.args[0], receiver)):
+        operation = name
+    if operation and not any(_lets_ranks_differ(at, manager) for manager in at.unit.managers(call.number)):
+        sure = wrapped if gathers else operation != "forward" or certainly(callee.state, *WRAPPING)
+        row = Row(operation, collective=True)
+        group = group_of(spanned(callee.state | receiver.state))
+        note(at, call.number, Site((), (Operation(operation, group, sure, row),)))
+
+
+def _forward(call: Call, callee: Val) -> str:
+    """`forward` where a call runs a wrapped model, and ranks wait for each other there; empty elsewhere."""
+    state = call.receiver.state
+    runs = not state or not may(state, *WRAPPING) or call.name in ("forward", "module")
+    spread = may(callee.state, "fsdp1", "fsdp2", "zero3")  # an attribute that holds it also held what was wrapped
+    if runs and (spread or certainly(callee.state, *WRAPPING)) and not callee.of("bound"):
+        return "forward" if spread or _meets_in_forward(call.at, call.number, callee) else ""
+    return ""
+
+
+def _meets_in_forward(at: Evaluation, number: int, model: Val) -> bool:
+    """Whether ranks wait for each other where a wrapped model runs: sharded parameters are gathered there; those of
+    DDP and of DeepSpeed below ZeRO-3 are whole, and ranks meet in the backward pass, which evaluation lacks."""
+    if certainly(model.state, "fsdp1", "fsdp2", "zero3"):
+        return True
+    managers = (at.vals[at.code.values[m].args[0]] for m in at.unit.managers(number))
+    without = any(o[0] == "ext" and at.models.named(o[1]) in _WITHOUT for each in managers for o in each.each)
+    return not (without or may(model.state, "eval"))
+
+
+def _is_for_ranks(at: Evaluation, block: int) -> bool:
+    """Whether nothing but ranks decides over a block: another test may ask how the model is wrapped."""
+    deciding = at.unit.control.deciding(block)
+    return all(only(at.conditions(frozenset({each})), "rank", "member") for each in deciding)
+
+
+def _lets_ranks_differ(at: Evaluation, manager: int) -> bool:
+    """Whether inside a context manager ranks may run a wrapped model unequally often: `model.join()`, `Join`."""
+    values = at.code.values
+    if values[manager].op != "call":
+        return False
+    callee = values[values[manager].args[0]]
+    joins = callee.op == "attr" and callee.data == "join" and may(at.vals[callee.args[0]].state, *WRAPPING)
+    named = at.vals[values[manager].args[0]].of("ext")
+    return joins or any(o[1].startswith("torch.distributed.algorithms.") and o[1].endswith(".Join") for o in named)
+
+
+def _sharded_here(at: Evaluation, callee: int, loss: Val) -> bool:
+    """Whether a backward pass goes through a sharded model: the loss is made of its output, or the class holds just
+    one."""
+    used = _states_of(at, at.code.values[callee].args[:1])
+    if certainly(loss.state, *WRAPPING) or any(certainly(state, *WRAPPING) for state in used):
+        return True
+    cls = own_class(
+        at,
+    )
+    if cls is None or any(o[0] not in ("top", "param", "part") for o in loss.each):
+        return False
+    names = dict.fromkeys(name for owner in cls.mro for name in owner.instance_attributes)
+    fields = (at.flow.placings.on_entry(cls, name, False, at.unit) for name in names)
+    return any(certainly(held.state, *WRAPPING) for held in fields)
+
+
+def _states_of(at: Evaluation, numbers: tuple[int, ...]) -> Iterator[frozenset[str]]:
+    """How the values are placed of which others are computed, back to what callers pass."""
+    stack, seen = list(numbers), set(numbers)
+    while stack:
+        number = stack.pop()
+        value, state = at.code.values[number], at.vals[number].state
+        if value.op == "param" and not (value.data[0] == 0 and at.unit.has_receiver):
+            state = at.flow.get("argument", at.unit, value.data[0]).state
+        if state - {"?"}:
+            yield state
+        parts = (
+            value.args if value.op in ("binary", "unary", "mut", "phi", "item", "attr", "unpack") else value.args[:1]
+        )
+        for part in parts if value.op != "name" else ():
+            if part >= 0 and part not in seen:
+                seen.add(part)
+                stack.append(part)

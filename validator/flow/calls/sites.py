@@ -1,0 +1,38 @@
+"""Sites: what is noted of whom a call, or a statement that runs a unit, runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from validator.domains.spmd import only
+from validator.flow.program.answers import Site
+from validator.flow.values import Val
+
+if TYPE_CHECKING:
+    from validator.flow.transfer import Evaluation
+
+
+def note(at: Evaluation, number: int, site: Site) -> None:
+    """Note what runs at an instruction, under the branches around it, beside what is noted there already."""
+    site = site._replace(under=at.around(number))
+    known = at.sites.get(number)
+    at.sites[number] = known.merged(site) if known is not None else site
+
+
+def note_choice(at: Evaluation, number: int, callee: Val) -> None:
+    """Ranks may choose differently whom they call."""
+    site = at.sites.get(number)
+    if site is None or not callee.v:
+        return
+    causes = only(callee.v, "rank", "data", "param", "member")
+    causes = frozenset(c for c in causes if c.sure or c.kind != "data")  # a table is looked into alike, mostly
+    others = any(o[0] not in ("bound", "unit", "class", "partial") for o in callee.each)
+    if causes and len(site.targets) + others > 1:
+        at.sites[number] = site._replace(chosen=site.chosen | causes, others=others)
+
+
+def note_away(at: Evaluation, number: int) -> None:
+    """What runs at a site runs in another process."""
+    site = at.sites.get(number)
+    if site is not None:
+        at.sites[number] = site._replace(away=True)
