@@ -13,9 +13,9 @@ from validator.analysis.interfaces.unspelled import Unspelled
 from validator.definitions import PLAIN_BASES, ClassDef, External, Method, Module, Symbol
 from validator.flow import Flow
 from validator.flow.callgraph.name_index import words_of
+from validator.flow.program.symbols import is_plain
 from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
-from validator.flow.transfer import is_plain
 from validator.ir.model import CallShape, Code
 from validator.project import Project
 

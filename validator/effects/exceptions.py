@@ -14,6 +14,7 @@ from typing import NamedTuple
 from validator.definitions import ClassDef
 from validator.domains.axes import WORLD
 from validator.domains.spmd import NONE, Cause, Causes, only
+from validator.flow.merging.conditions import truth_of
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
 from validator.flow.values import Val
@@ -237,8 +238,6 @@ class Failures:
 
     def _tested(self, unit: Unit, branch: int) -> Causes:
         """By which causes ranks differ about a branch, or about those around it."""
-        from validator.flow.transfer import truth_of
-
         vals, blocks = self.flow.result(unit).vals, unit.code.blocks
         around = [branch, *unit.control.deciding(branch)]
         above = self._branch(unit, branch)  # `if a and b: raise`

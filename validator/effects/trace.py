@@ -18,13 +18,13 @@ from validator.effects.made_once import made_already
 from validator.facts.model import At
 from validator.flow.callgraph.collective_reach import given_away
 from validator.flow.calls.groups import axes_in
+from validator.flow.merging.conditions import truth_of
 from validator.flow.program.answers import Operation, Result, Target
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit, implicit
 from validator.flow.queries.base import Place
 from validator.flow.queries.pure_functions import computed, origin
 from validator.flow.substitution import instantiated, instantiated_causes
-from validator.flow.transfer import truth_of
 from validator.flow.values import BOTTOM, Val
 from validator.ir.model import RawAt, Test
 

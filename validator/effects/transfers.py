@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 from validator.domains.spmd import only
 from validator.flow.control import comes_after
+from validator.flow.merging.conditions import truth_of
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
-from validator.flow.transfer import truth_of
 from validator.flow.values import Val
 from validator.project import Project
 

@@ -21,6 +21,7 @@ from validator.effects.trace import (
     Traces,
     parts,
 )  # fmt: skip
+from validator.flow.merging.conditions import truth_of
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
 from validator.flow.values import Obj
@@ -92,8 +93,6 @@ def _issued(traces: Traces, part: Trace | None, frame: Frame) -> Iterator[Issued
 def _conditions(divergences: Divergences, unit: Unit, line: int) -> Iterator[str]:
     flow = divergences.flow
     result = flow.result(unit)
-    from validator.flow.transfer import truth_of
-
     for block, about in sorted(unit.code.tests.items(), key=lambda row: row[1].test):
         if about.at[0] <= line <= about.at[2]:
             causes = truth_of(result.vals[unit.code.blocks[block].end[1]])

@@ -12,6 +12,7 @@ from validator.flow.annotations import objects_of
 from validator.flow.callgraph import sections
 from validator.flow.calls.own_units import run
 from validator.flow.foreign import NOBODY, described, is_nobodys, likely_rank, number_named
+from validator.flow.program.symbols import is_plain, meaning
 from validator.flow.values import (
     ANYTHING,
     BOTTOM,
@@ -31,9 +32,9 @@ from validator.flow.values import (
 )
 
 if TYPE_CHECKING:
+    from validator.flow.evaluation import Evaluation
     from validator.flow.program.flow import Flow
     from validator.flow.program.unit import Unit
-    from validator.flow.transfer import Evaluation
 
 # Attributes that tell of what kind a value is, not what it holds.
 _SPREAD = frozenset({"placements", "device_mesh"})  # of a DTensor: the ranks of its mesh share them
@@ -123,7 +124,7 @@ def _carried(owner: Val, result: Val) -> Causes:
 def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
     kind = o[0]
     if kind == "module":
-        return at.meaning(o[1].member(name), name)
+        return meaning(at, o[1].member(name), name)
     if kind == "ext":
         path = f"{o[1]}.{name}"
         if path.count(".") > _LINKS:
@@ -240,8 +241,6 @@ def _methods(flow: Flow, cls: ClassDef, name: str, exact: bool) -> list[Method]:
 
 
 def _bound(at: Evaluation, number: int, method: Method, receiver: Val) -> Val:
-    from validator.flow.transfer import is_plain
-
     unit = at.flow.unit_of(method)
     if unit is None:
         return UNKNOWN

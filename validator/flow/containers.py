@@ -11,8 +11,8 @@ from validator.flow.values import Val, bare, obj, sequence
 from validator.ir import Value
 
 if TYPE_CHECKING:
+    from validator.flow.evaluation import Evaluation
     from validator.flow.program.unit import Unit
-    from validator.flow.transfer import Evaluation
 
 GROWING = frozenset({"append", "extend", "add", "insert", "update", "appendleft", "put"})
 _WHOLE = frozenset({"extend", "update"})  # what is added is a container itself

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 from validator.definitions import Module
 from validator.domains.spmd import NONE
 from validator.flow.attributes import attribute
+from validator.flow.program.symbols import meaning
 from validator.flow.values import BOTTOM, UNKNOWN, Obj, Val, const, const_obj, join, tuple_of
 
 if TYPE_CHECKING:
-    from validator.flow.transfer import Evaluation
+    from validator.flow.evaluation import Evaluation
 
 # Methods of `str` that are a function of the text and of what they are given, and no longer than both.
 _METHODS = frozenset({
@@ -50,7 +51,7 @@ def spelled(parts: Iterable[Val]) -> frozenset[Obj]:
 def module(at: Evaluation, text: Val) -> Val:
     """The modules that a text may name."""
     texts = _names(at.flow.close(text, at.unit))
-    found = [at.meaning(at.flow.project.import_module(at.unit.module, each), each) for each in texts]
+    found = [meaning(at, at.flow.project.import_module(at.unit.module, each), each) for each in texts]
     return join(found) if found else UNKNOWN
 
 
@@ -66,7 +67,7 @@ def _member(at: Evaluation, number: int, parts: list[str]) -> Val:
         name = ".".join(parts[:end])
         found = project.import_module(importer, name)
         if isinstance(found, Module) or end == 1:
-            value = at.meaning(found, name)
+            value = meaning(at, found, name)
             for each in parts[end:]:
                 value = attribute(at, number, value, each)
             return value

@@ -24,10 +24,10 @@ from validator.domains.axes import UNKNOWN, WHOLE
 from validator.domains.spmd import NONE, UNIFORM, Causes, only, rank
 from validator.finding import Finding
 from validator.flow.calls.groups import axes_in
+from validator.flow.merging.conditions import truth_of
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.tensors import differ, is_of_floats, size_of
-from validator.flow.transfer import truth_of
 from validator.flow.values import COUNTED, Obj, elements
 from validator.models import Row
 from validator.project import Project

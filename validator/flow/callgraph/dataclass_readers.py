@@ -14,9 +14,9 @@ from validator.flow.foreign import NOBODY
 from validator.flow.values import BOTTOM, NOT_YET, UNKNOWN, Obj, Val, elements, join, mapped, obj, tuple_of
 
 if TYPE_CHECKING:
+    from validator.flow.evaluation import Evaluation
     from validator.flow.program.flow import Flow
     from validator.flow.program.unit import Unit
-    from validator.flow.transfer import Evaluation
 
 _ARGPARSE = "argparse.ArgumentParser"
 _MADE = ("parser", "section")

@@ -9,8 +9,8 @@ from validator.domains.spmd import Causes
 from validator.flow.values import BOTTOM, UNKNOWN, Val, elements, join, join2, picked, sequence, tuple_of
 
 if TYPE_CHECKING:
+    from validator.flow.evaluation import Evaluation
     from validator.flow.program.unit import Unit
-    from validator.flow.transfer import Evaluation
 
 Arguments = list[tuple[str | None, Val]]
 Spreads = Mapping[str | None, Val]

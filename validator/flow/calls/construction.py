@@ -14,7 +14,7 @@ from validator.flow.calls.own_units import call_unit, run
 from validator.flow.values import UNKNOWN, Val, dictionary_of, join2, obj
 
 if TYPE_CHECKING:
-    from validator.flow.transfer import Evaluation
+    from validator.flow.evaluation import Evaluation
 
 
 def construct(at: Evaluation, number: int, cls: ClassDef, arguments: Arguments) -> Val:

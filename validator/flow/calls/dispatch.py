@@ -22,7 +22,7 @@ from validator.flow.values import ANYTHING, BOTTOM, MORE, NOT_YET, UNKNOWN, Obj,
 from validator.ir import Value as Instruction
 
 if TYPE_CHECKING:
-    from validator.flow.transfer import Evaluation
+    from validator.flow.evaluation import Evaluation
 
 _OUTSIDE = frozenset({"ext", "made", "top", "more", "const"})
 _UNTOLD = frozenset({"top", "param", "part"})  # what says nothing of what is called
@@ -41,6 +41,14 @@ def call(at: Evaluation, number: int, value: Instruction) -> Val:
     if value.data.names == ("@",) and kinds <= _OUTSIDE:
         return hand.arguments[0][1]  # `@torch.no_grad()`: a decorator of a library leaves the function what it is
     return placed(hand, result)
+
+
+def part(at: Evaluation, number: int, value: Instruction) -> Val:
+    """A function whose body follows here: it is told what it is passed, nothing else happens."""
+    call(at, number, value)
+    if (site := at.sites.pop(number, None)) is not None:
+        at.parts[number] = site
+    return BOTTOM
 
 
 def _of_callee(call: Call, callee: Val, kinds: set[str]) -> Val:

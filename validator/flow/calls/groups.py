@@ -8,12 +8,13 @@ from validator.domains.axes import SOME, WHOLE, Axes, of_dimension
 from validator.domains.axes import UNKNOWN as UNKNOWN_AXIS
 from validator.domains.spmd import NONE, UNIFORM, Cause, equalled, rank, varying
 from validator.flow.calls.arguments import Arguments, argument
+from validator.flow.calls.group_loops import is_of_every_rank
 from validator.flow.values import NONE_OBJ, Obj, Val, elements, group_of, mapped, obj, sequence
 from validator.ir import Value as Instruction
 from validator.models import Row
 
 if TYPE_CHECKING:
-    from validator.flow.transfer import Evaluation
+    from validator.flow.evaluation import Evaluation
 
 
 def axes_in(group: Val) -> Axes:
@@ -106,7 +107,7 @@ def _ranks(at: Evaluation, call: Instruction, given: Val) -> object:
     if ranks is None and any(map(varying, (given.v, given.n, elements(given).v))):  # each rank passes its own
         ranks = "several"
     elif ranks is None and at.code.blocks[call.block].loop >= 0:
-        ranks = "every" if at.is_of_every_rank(call) else "several"
+        ranks = "every" if is_of_every_rank(at, call) else "several"
     return ranks
 
 

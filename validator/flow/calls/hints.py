@@ -10,7 +10,7 @@ from validator.ir import Value as Instruction
 from validator.models import Row
 
 if TYPE_CHECKING:
-    from validator.flow.transfer import Evaluation
+    from validator.flow.evaluation import Evaluation
 
 
 def hint_of(at: Evaluation, number: int) -> str:

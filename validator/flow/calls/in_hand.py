@@ -9,7 +9,7 @@ from validator.flow.values import BOTTOM, Obj, Val
 from validator.ir import Value as Instruction
 
 if TYPE_CHECKING:
-    from validator.flow.transfer import Evaluation
+    from validator.flow.evaluation import Evaluation
 
 
 class Call:

@@ -1,4 +1,4 @@
-"""Device meshes: what calls make them of, and what their methods give."""
+"""Device meshes: what calls make them of, what their methods give, and their parts."""
 
 from __future__ import annotations
 
@@ -50,3 +50,15 @@ def made_mesh(arguments: Arguments) -> Val:
             if all(isinstance(n, str) for n in names):
                 return obj("mesh", tuple(names), True)
     return obj("mesh", None, True)
+
+
+def part_of_mesh(mesh: Obj, key: Val) -> Val:
+    """`mesh["dp"]`, `mesh["dp", "cp"]`: a part of a mesh; of all its dimensions it is the mesh."""
+    names: list[object] = [key.constant()]
+    for o in key.of("tuple"):
+        names = [part.constant() for part in o[1]]
+    if not all(isinstance(name, str) for name in names):
+        return obj("mesh", None, None)
+    if mesh[1] is None or mesh[2] is None:
+        return obj("mesh", tuple(names), None)
+    return obj("mesh", tuple(names), mesh[2] and set(names) == set(mesh[1]))

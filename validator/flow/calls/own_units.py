@@ -28,8 +28,8 @@ from validator.flow.substitution import instantiated
 from validator.flow.values import NOT_YET, TOP, UNKNOWN, Obj, Val, join, join2, of_one
 
 if TYPE_CHECKING:
+    from validator.flow.evaluation import Evaluation
     from validator.flow.program.unit import Unit
-    from validator.flow.transfer import Evaluation
 
 
 def call_unit(at: Evaluation, number: int, unit: Unit, first: list[Val], arguments: Arguments) -> Val:

@@ -11,8 +11,8 @@ from validator.flow.substitution import instantiated
 from validator.flow.values import BOTTOM, UNKNOWN, Obj, Val, join, of_one
 
 if TYPE_CHECKING:
+    from validator.flow.evaluation import Evaluation
     from validator.flow.program.unit import Unit
-    from validator.flow.transfer import Evaluation
 
 
 def method_of(at: Evaluation, o: Obj, name: str) -> Unit | None:

@@ -15,7 +15,7 @@ from validator.models import Row
 
 if TYPE_CHECKING:
     from validator.flow.calls.in_hand import Call
-    from validator.flow.transfer import Evaluation
+    from validator.flow.evaluation import Evaluation
 
 _WITHOUT = frozenset({"torch.no_grad", "torch.inference_mode"})  # gradients
 

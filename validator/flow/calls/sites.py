@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from validator.domains.spmd import only
+from validator.domains.spmd import UNIFORM, only
+from validator.flow.merging.conditions import stored_under
 from validator.flow.program.answers import Site
-from validator.flow.values import Val
+from validator.flow.values import UNKNOWN, Val
 
 if TYPE_CHECKING:
-    from validator.flow.transfer import Evaluation
+    from validator.flow.evaluation import Evaluation
 
 
 def note(at: Evaluation, number: int, site: Site) -> None:
@@ -36,3 +37,9 @@ def note_away(at: Evaluation, number: int) -> None:
     site = at.sites.get(number)
     if site is not None:
         at.sites[number] = site._replace(away=True)
+
+
+def note_switch(at: Evaluation, number: int, state: str) -> None:
+    """A library is set up here."""
+    value = stored_under(at, at.code.values[number].block, UNKNOWN)
+    at.switched[number] = (state, Val(p=value.p or frozenset({UNIFORM})))

@@ -19,7 +19,7 @@ from validator.ir import Value as Instruction
 
 if TYPE_CHECKING:
     from validator.flow.calls.in_hand import Call
-    from validator.flow.transfer import Evaluation
+    from validator.flow.evaluation import Evaluation
 
 _GATHERING = frozenset({
     "all_reduce", "all_gather", "broadcast", "reduce", "gather", "all_gather_object", "broadcast_object_list",

@@ -22,6 +22,7 @@ from validator.flow.program.unit import Unit
 from validator.flow.program.variables import Variables
 from validator.flow.solver import Read, Solver
 from validator.flow.substitution import instantiated
+from validator.flow.transfer.dispatch import Transfer
 from validator.flow.values import NOT_YET, Val, forget
 from validator.ir import Value
 from validator.ir.model import repeated
@@ -29,7 +30,7 @@ from validator.models import Models, models
 from validator.project import Project
 
 if TYPE_CHECKING:
-    from validator.flow.transfer import Evaluation
+    from validator.flow.evaluation import Evaluation
 
 _LAUNCHED = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE"})  # what launchers tell processes
 
@@ -59,7 +60,7 @@ class Flow:
             kind = key[0]  # type: ignore[index]
             return EMPTY if kind == "unit" else NO_MAKERS if kind == "makers" else NOT_YET
 
-        self._evaluations: dict[Unit, Evaluation] = {}
+        self._evaluations: dict[Unit, Transfer] = {}
         self.solver = Solver(self._equation, joined, bottom, part_of, grounded, self._let_go)
         self._evaluating: list[Evaluation | None] = []
         self.calls_by_name = Callers(self)
@@ -195,12 +196,10 @@ class Flow:
         finally:
             self._evaluating.pop()
 
-    def _evaluation(self, unit: Unit) -> Evaluation:
+    def _evaluation(self, unit: Unit) -> Transfer:
         known = self._evaluations.get(unit)
         if known is None:
-            from validator.flow.transfer import Evaluation
-
-            known = self._evaluations[unit] = Evaluation(self, unit)
+            known = self._evaluations[unit] = Transfer(self, unit)
         return known
 
     def _let_go(self) -> None:

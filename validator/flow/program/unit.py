@@ -14,6 +14,7 @@ from validator.flow.callgraph.wrappers import wrapped_by
 from validator.flow.containers import Filled, filled
 from validator.flow.control import Control
 from validator.flow.narrowing import ClassTests
+from validator.flow.transfer.dispatch import is_evaluated
 from validator.flow.worklist import Order
 from validator.ir import Code, Value
 from validator.ir.model import RawAt, shared
@@ -178,8 +179,6 @@ class Unit:
 
     @cached_property
     def order(self) -> Order:
-        from validator.flow.transfer import is_evaluated
-
         return Order(self.code, is_evaluated)
 
     @cached_property

@@ -18,12 +18,12 @@ from validator.domains.axes import WHOLE, Axes, axes_of, meets
 from validator.domains.spmd import NONE, UNIFORM, Causes, only, rank, varying
 from validator.facts.model import At
 from validator.flow.calls.groups import axes_in
+from validator.flow.merging.conditions import truth_of
 from validator.flow.program.answers import Operation, Result
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit, Users
 from validator.flow.queries.outside_program import is_test
 from validator.flow.substitution import instantiated
-from validator.flow.transfer import truth_of
 from validator.flow.values import BOTTOM, UNKNOWN, Val
 from validator.ir.model import Code, Value
 from validator.project import Project

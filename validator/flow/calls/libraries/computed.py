@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from validator.domains.axes import LOCAL, WHOLE
 from validator.domains.placement import UNPLACED
 from validator.domains.spmd import NONE, UNIFORM, Causes, between, combined, data, only, unsure
 from validator.flow.calls.arguments import Arguments, values_of
 from validator.flow.calls.groups import index_in
 from validator.flow.calls.libraries.containers import iterates
+from validator.flow.calls.libraries.environment import rank_spelled
 from validator.flow.queries import tensors
 from validator.flow.values import BOTTOM, Obj, Val, as_long_as, beside, is_text, join, sequence
 
 if TYPE_CHECKING:
-    from validator.flow.transfer import Evaluation
+    from validator.flow.evaluation import Evaluation
 
 _PLACING = frozenset({"device", "dtype", "group", "requires_grad", "pin_memory", "layout", "non_blocking"})
 _SCALARS = frozenset({"int", "float", "bool", "sum", "min", "max", "any", "all", "abs", "str"})
@@ -51,7 +51,7 @@ def same(at: Evaluation, name: str, arguments: Arguments, receiver: Val, dotted:
         n = frozenset().union(*(p.n for p in parts))
         objs = iterates(at, dotted or name, arguments, receiver)
     if dotted in ("int", "str") and len(arguments) == 1:
-        objs = beside(arguments[0][1], "ordinal", "size") | _numbered(arguments[0][1])
+        objs = beside(arguments[0][1], "ordinal", "size") | rank_spelled(arguments[0][1])
     if name == "chunk":  # how many there are does not depend on what they hold
         n |= combined(*(p.v for p in parts[2 if dotted else 1 :]))
     if not dotted or dotted.startswith("torch."):
@@ -139,9 +139,3 @@ def _of_process(at: Evaluation, name: str, dotted: str, parts: list[Val], v: Cau
 def _over_rows(given: Arguments) -> bool:
     """Whether a reduction goes over the first dimension: how many rows each rank has no longer shows."""
     return any(name in (None, "dim", "axis") and value.constant() == 0 for name, value in given[:1])
-
-
-def _numbered(text: Val) -> frozenset[Obj]:
-    """The rank that the text of an environment variable spells."""
-    axes = {"node": frozenset({LOCAL}), "job": WHOLE}
-    return frozenset(("ordinal", o[2], axes[o[2]]) for o in text.of("environment") if o[2])

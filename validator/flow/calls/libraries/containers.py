@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from validator.flow.calls.arguments import Arguments
+from validator.flow.calls.elements import element
 from validator.flow.calls.groups import index_in
 from validator.flow.values import (
     COUNTED,
@@ -22,7 +23,7 @@ from validator.flow.values import (
 )
 
 if TYPE_CHECKING:
-    from validator.flow.transfer import Evaluation
+    from validator.flow.evaluation import Evaluation
 
 LAZY = frozenset(
     {"iter", "enumerate", "zip", "map", "filter", "reversed", "itertools.islice", "itertools.chain", "tqdm.tqdm"}
@@ -39,11 +40,11 @@ def iterates(at: Evaluation, name: str, arguments: Arguments, receiver: Val) -> 
     values = [v for n, v in arguments if n is None]
     if name == "zip":
         spread = any(n == "*" for n, _ in arguments)  # how many there are is not known
-        return sequence(UNKNOWN if spread else tuple_of(at.element(v) for v in values)).objs
+        return sequence(UNKNOWN if spread else tuple_of(element(at, v) for v in values)).objs
     if name == "enumerate" and values:
         index = index_in(beside(values[0], "counted"))
         kept = frozenset(o for o in values[0].each if o[0] in ("generator", "unordered"))
-        return sequence(tuple_of([index, at.element(values[0])])).objs | kept
+        return sequence(tuple_of([index, element(at, values[0])])).objs | kept
     if name in _REMAKING and values:
         return _remade(at, name, values[0])
     if name in _COPYING:
@@ -63,20 +64,20 @@ def _remade(at: Evaluation, name: str, given: Val) -> frozenset[Obj]:
     kept = frozenset(o for o in given.objs if o[0] == "generator" and name in LAZY)
     if name in ("list", "tuple") and len(given.objs) == 1 and given.of("tuple"):
         return given.objs
-    element = at.element(given)
-    return sequence(element).objs | kept | _order(name, given, element)
+    inner = element(at, given)
+    return sequence(inner).objs | kept | _order(name, given, inner)
 
 
 def _view(at: Evaluation, name: str, receiver: Val) -> frozenset[Obj]:
     """The keys, values or items of a dictionary."""
     if name == "keys":
         known = receiver.of("seq") or receiver.of("dict")
-        held = sequence(at.element(receiver)).objs if known else frozenset()
+        held = sequence(element(at, receiver)).objs if known else frozenset()
         return held | beside(receiver, "unordered")
     rows = receiver.of("dict")
     found = [v for o in rows for v in (*(each for _, each in o[1]), o[2]) if v is not None]
     inner = join(found) if found else UNKNOWN
-    keys = at.element(receiver) if receiver.of("seq") else UNKNOWN
+    keys = element(at, receiver) if receiver.of("seq") else UNKNOWN
     held = sequence(inner if name == "values" else tuple_of([keys, inner])).objs
     return held | beside(receiver, "unordered")
 

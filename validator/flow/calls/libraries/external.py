@@ -13,9 +13,11 @@ from validator.flow.calls.arguments import Arguments
 from validator.flow.calls.construction import as_dictionary
 from validator.flow.calls.libraries.computed import same
 from validator.flow.calls.libraries.containers import LAZY
+from validator.flow.calls.libraries.environment import environment
 from validator.flow.calls.libraries.rows import by_row
 from validator.flow.calls.own_units import own_class
 from validator.flow.calls.protocols import ask_object, drain
+from validator.flow.calls.sites import note_switch
 from validator.flow.foreign import NOBODY
 from validator.flow.values import (
     BOTTOM,
@@ -34,7 +36,7 @@ from validator.flow.values import (
 
 if TYPE_CHECKING:
     from validator.flow.calls.in_hand import Call
-    from validator.flow.transfer import Evaluation
+    from validator.flow.evaluation import Evaluation
 
 # Builtins that look at an object without going through what is in it.
 _LOOKING = frozenset({
@@ -57,7 +59,7 @@ def external(call: Call, dotted: str, arguments: Arguments) -> Val:
     if special is not None and (found := special(call, dotted, arguments)) is not None:
         return found
     for state in call.at.models.sets.get(dotted, ()):
-        call.at.switch(call.number, state)
+        note_switch(call.at, call.number, state)
     if dotted in _ASKING_OBJECTS and arguments:
         ask_object(call.at, call.number, arguments[0][1], _ASKING_OBJECTS[dotted])
     owner, _, method = dotted.rpartition(".")
@@ -137,7 +139,7 @@ def _environment(call: Call, dotted: str, arguments: Arguments) -> Val | None:
     if not arguments:
         return None
     default = next((value for name, value in arguments[1:] if name in (None, "default")), const(None))
-    return call.at.environment(arguments[0][1].constant(), default)
+    return environment(call.at.models, arguments[0][1].constant(), default)
 
 
 _SPECIAL: dict[str, Callable[[Call, str, Arguments], Val | None]] = {

@@ -11,7 +11,7 @@ from validator.models import Row
 
 if TYPE_CHECKING:
     from validator.flow.calls.in_hand import Call
-    from validator.flow.transfer import Evaluation
+    from validator.flow.evaluation import Evaluation
 
 
 def placed(call: Call, result: Val) -> Val:

@@ -13,6 +13,7 @@ from validator.flow.callgraph import dataclass_readers as readers
 from validator.flow.callgraph import sections
 from validator.flow.calls.arguments import Arguments, argument
 from validator.flow.calls.construction import holder, is_parser, replaced
+from validator.flow.calls.elements import element
 from validator.flow.calls.groups import axes_in, axes_named, job_rank, made_equal, made_group, spanned_by
 from validator.flow.calls.hints import told_by_name
 from validator.flow.calls.libraries.computed import same
@@ -41,7 +42,7 @@ from validator.models import Row
 
 if TYPE_CHECKING:
     from validator.flow.calls.in_hand import Call
-    from validator.flow.transfer import Evaluation
+    from validator.flow.evaluation import Evaluation
 
 
 class _Described(NamedTuple):
@@ -296,7 +297,7 @@ def _holding(it: _Described) -> Val:
         given = [elements(v) if name == "*" else v for name, v in it.arguments if name in (None, "*")]
         return sequence(join(given)) if given else BOTTOM
     held = it.given(it.row.elements) or BOTTOM
-    return held if held.of("dict") else sequence(it.at.element(held)) if held.objs else BOTTOM
+    return held if held.of("dict") else sequence(element(it.at, held)) if held.objs else BOTTOM
 
 
 _BY_WORD: dict[object, Callable[[_Described], Val]] = {

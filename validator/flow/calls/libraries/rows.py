@@ -20,7 +20,7 @@ from validator.models import Row
 
 if TYPE_CHECKING:
     from validator.flow.calls.in_hand import Call
-    from validator.flow.transfer import Evaluation
+    from validator.flow.evaluation import Evaluation
 
 
 def by_row(call: Call, row: Row, arguments: Arguments, receiver: Val, sure: bool = True) -> Val:

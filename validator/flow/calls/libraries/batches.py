@@ -11,8 +11,8 @@ from validator.flow.substitution import instantiated
 from validator.flow.values import BOTTOM, NONE_OBJ, UNKNOWN, Obj, Val, bare, join, obj, picked, sequence, tuple_of
 
 if TYPE_CHECKING:
+    from validator.flow.evaluation import Evaluation
     from validator.flow.program.unit import Unit
-    from validator.flow.transfer import Evaluation
 
 _OWN = Val(UNKNOWN.objs, data())  # a batch of numbers: each rank has its own
 

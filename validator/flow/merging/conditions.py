@@ -1,0 +1,43 @@
+"""What tests depend on, and what is stored under branches on them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from validator.domains.spmd import Causes
+from validator.flow.values import COUNTED, NONE_OBJ, NOT_YET, Val, holds_alike
+
+if TYPE_CHECKING:
+    from validator.flow.evaluation import Evaluation
+
+_TESTED_FOR_LENGTH = frozenset({"tuple", "seq", "dict", "unordered", *COUNTED})
+TESTED_FOR_PRESENCE = frozenset({"environment", "inst", "self", "class", "unit", "bound", "module", "group", "mesh"})
+
+
+def truth_of(value: Val) -> Causes:
+    """What a test of a value depends on: a container is tested for its length, an object for its presence."""
+    kinds = {o[0] for o in value.each if o != NONE_OBJ}
+    causes = value.n | value.p
+    if kinds and kinds <= _TESTED_FOR_LENGTH | TESTED_FOR_PRESENCE or holds_alike(value, TESTED_FOR_PRESENCE):
+        return causes
+    return causes | frozenset(
+        c._replace(facet="t") if c.kind == "param" and ("param", c.position) in value.objs else c for c in value.v
+    )
+
+
+def stored_under(at: Evaluation, block: int, value: Val, balanced: frozenset[int] = frozenset()) -> Val:
+    """A value that is stored under branches: whether it is there varies as they do, but for those (`balanced`) of which
+    every way stores something."""
+    causes = at.conditions(at.unit.control.deciding(block) - balanced)
+    under = at.flow.get("under", at.unit)
+    if under is NOT_YET:
+        return under
+    causes |= under.v
+    if not causes or NONE_OBJ in value.objs and len(value.objs) == 1:
+        return value
+    return value.with_causes(p=causes)
+
+
+def tests_around(at: Evaluation, block: int) -> set[int]:
+    """The conditions of the branches that decide whether a block is reached."""
+    return {at.code.blocks[branch].end[1] for branch in at.unit.control.deciding(block)}
