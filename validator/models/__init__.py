@@ -8,7 +8,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 - `group = [parameter, position]`: the call is a collective over that group (position -1: keyword only; none given: all
   ranks). `collective = true`: over all ranks. `world = true`: every rank of the job must come, whatever is passed,
   but where the switch `local = [parameter, position]` is on: then those that are passed alone.
-- `equal = [parameter, position]`: that argument holds the same on all ranks of the group afterwards.
+- `equal = [parameter, position]`: that argument holds the same on all ranks of the group afterwards; `apart`: the root
+  alone has what it is meant to be.
 - `result`: what is returned. `uniform`: the same on all ranks of the group; `rank`: the caller's rank in the group;
   `size`; `several`: False in a job of one process; `same`: a function of the arguments; `first`, `second`: this
   argument; `decorated`: the same, of a call without one (`@remote(num_gpus=1)`) what it is called with next; `own`:
@@ -130,6 +131,7 @@ class Row(NamedTuple):
     world: bool = False
     local: tuple[str, int] | None = None
     equal: tuple[str, int] | None = None
+    apart: tuple[str, int] | None = None
     result: Any = None
     axes: tuple[str, ...] = ()
     root: tuple[str, int] | None = None

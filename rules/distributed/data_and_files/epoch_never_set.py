@@ -65,7 +65,6 @@ def _is_same_each_round(call: Place) -> bool:
     if not loops or len(call.value.args) != 2 or not _goes_through_data(call, loops[0]):
         return False
     inside = {block for header in loops for block in (*blocks_of(code, header), header)}
-    parts = list(call.operand(1).parts)
     known = {part.root for part in call.operand(1).parts if part.value.op != "const"}
     return all(part.value.op in ("param", "binary") and part.value.block not in inside for part in known)
 
@@ -73,10 +72,8 @@ def _is_same_each_round(call: Place) -> bool:
 def _goes_through_data(call: Place, header: int) -> bool:
     """Whether a round of a loop goes through the data, or trains, behind the call."""
     inside = {*blocks_of(call.unit.code, header), header}
-    later = [
-        number for number, value in enumerate(call.unit.code.values) if value.block in inside and number > call.number
-    ]
-    return any(call.unit.code.values[number].op in ("iter", "call") for number in later)
+    later = call.unit.code.values[call.number + 1 :]
+    return any(value.op in ("iter", "call") for value in later if value.block in inside)
 
 
 def _evaluates(place: Place) -> bool:

@@ -53,22 +53,14 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _names(call: Place, tensor: Place) -> list[str]:
     """The names that a tensor has, and the number that is taken out of it."""
-    unit, queue = tensor.unit, [tensor.root.number]
+    unit, held = tensor.unit, {tensor.root.number}
     found = [tensor.called or tensor.hint]
-    users = ((number, value) for number, value in enumerate(unit.code.values) if number > call.number)
-    for number, value in users:
-        if (
-            value.op == "mut"
-            and unit.root(value.args[0]) in queue
-            or value.op == "attr"
-            and unit.root(value.args[0]) in queue
-            and value.data in _KEEPING
-        ):
-            queue.append(number)
-        elif value.op == "call" and any(unit.root(each) in queue for each in value.args):
-            if tensor.value_at(number).method in _KEEPING:
-                queue.append(number)
-                found += [unit.variables[number]] if number in unit.variables else []
+    for number, value in enumerate(unit.code.values):
+        kept = value.op == "attr" and value.data in _KEEPING
+        kept = kept or value.op == "call" and tensor.value_at(number).method in _KEEPING
+        if number > call.number and kept and any(unit.root(each) in held for each in value.args):
+            held.add(number)
+            found += [unit.variables[number]] if number in unit.variables else []
     return [name for name in found if name]
 
 

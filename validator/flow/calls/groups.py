@@ -47,6 +47,11 @@ def made_equal(value: Val, axes: Axes) -> Val:
     return Val(frozenset(mapped(o, lambda part: made_equal(part, axes)) for o in value.each), v, n, p, value.state)
 
 
+def differing(value: Val, axes: Axes) -> Val:
+    """A value of which only one rank along some axes has what it is meant to be."""
+    return Val(value.objs, rank(axes or WHOLE), value.n, value.p, value.state)
+
+
 def group_on(row: Row, arguments: Arguments) -> Val:
     """The group on which a collective works."""
     which = row.group or row.rank_of or row.over

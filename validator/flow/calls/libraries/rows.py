@@ -9,7 +9,7 @@ from validator.domains.axes import WHOLE
 from validator.domains.placement import DTENSOR, SHARDING, UNPLACED, after, certainly, mostly, over
 from validator.domains.spmd import data, held, rank
 from validator.flow.calls.arguments import SPREADS, Arguments, argument, place_of
-from validator.flow.calls.groups import axes_in, group_on, made_equal
+from validator.flow.calls.groups import axes_in, differing, group_on, made_equal
 from validator.flow.calls.libraries.placement import wraps
 from validator.flow.calls.libraries.randomness import drawn_as
 from validator.flow.calls.libraries.results import result_of
@@ -44,12 +44,16 @@ def by_row(call: Call, row: Row, arguments: Arguments, receiver: Val, sure: bool
 
 
 def _change_arguments(call: Call, row: Row, arguments: Arguments, group: Val) -> None:
-    """Note which argument is equal on all ranks of the group behind the call, and which is placed otherwise."""
+    """Note which argument is equal on all ranks of the group behind the call, or the root's alone, and which is placed
+    otherwise."""
     if row.equal is not None:
         place = place_of(row.equal, arguments)
         if place >= 0:
             axes = axes_in(group)
             call.at.after[call.number, place] = lambda before: made_equal(before, axes)
+    if row.apart is not None:
+        axes = axes_in(group)
+        _then(call.at, call.number, place_of(row.apart, arguments), lambda before: differing(before, axes))
     if row.state is not None:
         place = place_of((row.state[0], row.state[1]), arguments)
         tag = row.state[2]
