@@ -48,7 +48,6 @@ _FOREIGN = frozenset({
     "ext", "made", "const", "str", "tensor", "tuple", "seq", "dict", "size", "top", "more", "parser", "namespace",
     "section",
 })  # fmt: skip
-_GROWING = frozenset({"append", "extend", "add", "insert", "update"})
 
 
 def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:

@@ -1,9 +1,10 @@
-"""A scheduler, an optimizer, a sampler or a scaler that takes its step on some ranks only.
+"""A scheduler, an optimizer, a sampler or a scaler that takes its step, or is loaded, on some ranks only.
 
 What it does
-    Reports `step()` of an optimizer or of a learning-rate schedule, `set_epoch()` of a sampler and `update()` of a
-    `GradScaler` behind a test that some ranks pass and others do not, in a function that computes gradients, or steps
-    an optimizer, on all of them.
+    Reports `step()` of an optimizer or of a learning-rate schedule, `set_epoch()` of a sampler, `update()` of a
+    `GradScaler`, and `load_state_dict()` of an optimizer, or of a model that DDP has wrapped already, behind a test
+    that some ranks pass and others do not, in a function that computes gradients, or steps an optimizer, on all of
+    them. Silent about what is loaded where something is broadcast afterwards.
 
 Why is this bad
     The ranks go on with other learning rates, other weights or another order of the data than each other. Nothing
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.domains.placement import may
 from validator.domains.spmd import NONE, Causes, only
 from validator.finding import Finding
 from validator.flow.program.unit import Unit
@@ -62,6 +64,23 @@ def _steps(queries: Queries, unit: Unit) -> Iterator[tuple[Place, str]]:
             yield call, "the order of the data"
         elif call.method == "update" and is_scaler(receiver):
             yield call, "the scale of the loss"
+        elif call.method == "load_state_dict" and not _is_broadcast(queries, call):
+            if any(name.startswith("torch.optim.") for name in libraries_of(receiver)):
+                yield call, "the optimizer"
+            elif may(_wrapped(receiver).closed.state, "ddp"):
+                yield call, "the model"
+
+
+def _wrapped(model: Place) -> Place:
+    """The model that another one is the inside of: `model` of `model.module`."""
+    root = model.root
+    return root.operand(0) if root.value.op == "attr" and root.value.data == "module" else model
+
+
+def _is_broadcast(queries: Queries, call: Place) -> bool:
+    """Whether a function broadcasts or synchronises something after a call, or calls what does."""
+    later = (each for each in queries.calls_in(call.unit) if each.number > call.number)
+    return any("broadcast" in each.method or each.method.startswith("sync") for each in later)
 
 
 def _by_rank(call: Place) -> Causes:

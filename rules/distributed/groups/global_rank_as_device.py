@@ -89,8 +89,27 @@ def _indices(queries: Queries) -> Iterator[tuple[Place, Place]]:
             if value.op == "call" and (ids := place.argument("device_ids")) is not None:
                 if ids.value.op in ("list", "tuple") and len(ids.value.args) == 1:
                     yield ids.operand(0), place
-            elif value.op == "join" and len(value.args) == 2 and place.operand(0).val.constant() in _KINDS:
-                yield place.operand(1), place
+            elif (formatted := _formatted(place)) is not None:
+                yield formatted, place
+
+
+def _formatted(place: Place) -> Place | None:
+    """The number in the text that names a device: `f"cuda:{n}"`, `"cuda:%d" % n`, `"cuda:{}".format(n)`, `"cuda:" +
+    str(n)`."""
+    value = place.value
+    if value.op == "join":
+        parts = [place.value_at(number) for number in value.args]
+    elif value.op == "binary" and value.data in ("Mod", "Add"):
+        parts = [place.operand(0), place.operand(1)]
+    elif value.op == "call" and place.method == "format" and place.receiver is not None:
+        parts = [place.receiver, *(place.value_at(number) for number in value.args[1:])]
+    else:
+        return None
+    text = parts[0].val.constant() if len(parts) == 2 else None
+    if not isinstance(text, str) or text.removesuffix("%d").removesuffix("%s").removesuffix("{}") not in _KINDS:
+        return None
+    number = parts[1].root
+    return number.operand(1) if number.value.op == "call" and number.method == "str" else number
 
 
 def _is_of_job(index: Place) -> bool:
@@ -132,6 +151,30 @@ def _finding(places: list[tuple[Place, Place]], severity: Severity) -> Finding:
 
 
 INCORRECT = [
+    """
+import os
+import torch
+import torch.distributed as dist
+
+def from_environment():
+    local_rank = rank = 0
+    for name in ("LOCAL_RANK", "SLURM_LOCALID"):
+        if name in os.environ:
+            local_rank = int(os.environ[name])
+            break
+    for name in ("RANK", "SLURM_PROCID"):
+        if name in os.environ:
+            rank = int(os.environ[name])
+            break
+    return local_rank, rank
+
+def bind():
+    _, rank = from_environment()
+    torch.cuda.set_device("cuda:%d" % rank)  # error: MP536
+    dist.init_process_group("nccl")
+
+bind()
+""",
     """
 import torch
 import torch.distributed as dist

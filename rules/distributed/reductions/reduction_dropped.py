@@ -4,7 +4,8 @@ What it does
     Reports a call, used as a statement, of a function that only gives back what it reduced: its collectives work on
     copies (`tensor.to(device)`, a list made for the purpose), it changes none of its arguments and stores nothing. So
     it is with collectives of libraries that give a new tensor, such as Accelerate's `gather` and `reduce`. Reports also
-    a collective that writes into a copy of a tensor (`t = t.cuda()`) which nothing reads afterwards.
+    a collective that writes into a copy of a tensor (`t = t.cuda()`) which nothing reads afterwards, and
+    `broadcast_object_list([x])`, which puts what it receives into a list that nobody has.
 
 Why is this bad
     The caller goes on with the number of its own rank. Logs and schedules are wrong, ranks that decide by it decide
@@ -111,6 +112,8 @@ def _unread_copy(call: Place) -> Place | None:
         into = call.argument(*written) if written is not None and operation.sure else None
         if into is None or operation.row.root is not None and operation.row.root[0] == "dst":
             continue
+        if operation.row.objects and _is_for_nothing_else(call, into):
+            return into
         using = into.taken_by
         behind = [user for user in using if user.value.op == "mut" and call.number in user.value.args]
         others = [user for user in using if user.number != call.number and user not in behind]
@@ -122,6 +125,13 @@ def _unread_copy(call: Place) -> Place | None:
         if copies and not kept and all(_is_copy(each) or each.root.value.op == "param" for each in made):
             return copies[0]
     return None
+
+
+def _is_for_nothing_else(call: Place, made: Place) -> bool:
+    """Whether a list is made of variables in the very call to which it is given, and nobody else has it."""
+    value = made.value
+    named = value.op == "list" and any(made.value_at(number).value.op != "const" for number in value.args)
+    return named and all(user.number == call.number or user.value.op == "mut" and not user.users for user in made.users)
 
 
 def _is_read(place: Place) -> bool:

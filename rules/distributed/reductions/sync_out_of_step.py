@@ -22,6 +22,7 @@ from typing import NamedTuple
 from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.loop_rounds import coincide
 from validator.flow.queries.optimizers import optimizer_of
 from validator.flow.queries.outside_program import is_aside
@@ -59,6 +60,23 @@ def _steps(queries: Queries, unit: Unit) -> Iterator[Switch]:
     for call in queries.calls_in(unit):
         if call.method == "step" and optimizer_of(call) is not None:
             yield from _deciding(call)
+        for target in queries.targets(call):
+            for position, holds in _asked_to_step(queries, target):
+                given = argument_of(unit, call.number, target, position)
+                switch = _of(call.value_at(given), holds) if given is not None else None
+                if switch is not None:
+                    yield switch
+
+
+def _asked_to_step(queries: Queries, unit: Unit) -> Iterator[tuple[int, bool]]:
+    """The parameters that tell a function whether its optimizer steps, and how: `if update: optimizer.step()`."""
+    for call in queries.calls_in(unit) if unit in queries.flow.mentions.calling("step") else ():
+        if call.method == "step" and optimizer_of(call) is not None:
+            for branch, way in unit.control.settled(call.value.block):
+                end = unit.code.blocks[branch].end
+                test = call.value_at(end[1]).root
+                if test.value.op == "param":
+                    yield test.value.data[0], way == end[2]
 
 
 def _syncs(queries: Queries, unit: Unit) -> Iterator[Switch]:
@@ -113,6 +131,29 @@ def _finding(sync: Switch, step: Switch) -> Finding:
 
 
 INCORRECT = [
+    """
+import contextlib
+
+import torch
+
+class Scaler:
+    def __call__(self, loss, optimizer, update=True):
+        loss.backward()
+        if update:
+            optimizer.step()
+
+def train(model, batches, optimizer, every, distributed):
+    scaler = Scaler()
+    for number, batch in enumerate(batches):
+        if distributed and number % every != 0:  # error: MP559
+            context = model.no_sync()
+        else:
+            context = contextlib.nullcontext()
+        with context:
+            scaler(model(batch), optimizer, update=(number + 1) % every == 0)
+
+train(print, [], print, 2, True)
+""",
     """
 import contextlib
 

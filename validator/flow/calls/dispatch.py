@@ -151,7 +151,11 @@ def _fetch(call: Call, o: Obj, arguments: Arguments) -> Val:
 
 
 def _parameter(call: Call, o: Obj, arguments: Arguments) -> Val:
-    return call_passed(call.at, o[1], arguments)
+    """What the functions do and give that callers pass: other callers may pass something else."""
+    passed: Val = call.at.flow.get("argument", call.at.unit, o[1])
+    call.certain = False
+    found = [external(call, each[1], arguments) for each in passed.of("ext")]
+    return join([call_passed(call.at, o[1], arguments), *found])
 
 
 def _mesh_method(call: Call, o: Obj, arguments: Arguments) -> Val:

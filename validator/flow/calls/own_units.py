@@ -53,7 +53,7 @@ def call_object(at: Evaluation, number: int, o: Obj, arguments: Arguments) -> Va
 def call_passed(at: Evaluation, position: int, arguments: Arguments) -> Val:
     """What the functions give that callers pass for a parameter."""
     passed: Val = at.flow.get("argument", at.unit, position)
-    functions = [o[1] for o in passed.of("unit") if not o[1].code.is_generator]
+    functions = [o[1] for o in passed.each if o[0] == "unit" and not o[1].code.is_generator]
     given = [value for name, value in arguments if name is None]
     found = []
     for unit in functions if len(given) == len(arguments) else ():

@@ -71,7 +71,8 @@ def _of_groups(call: Call) -> Val | None:
         return group_of(frozenset({of_dimension(dimension)}))
     if name in ("size", "rank") and not arguments and (axes := of_parallelism(asked_object(at, call.value))):
         return of_group(group_of(axes), name, sure=False)
-    if name == "get_group" and _awaited(at, at.code.values[call.value.args[0]].args[0]):
+    callee = at.code.values[call.value.args[0]]
+    if name == "get_group" and callee.op == "attr" and _awaited(at, callee.args[0]):
         return BOTTOM
     return None
 

@@ -43,7 +43,7 @@ def item(at: Evaluation, number: int, value: Instruction) -> Val:
     found: list[Val] = []
     for o in owner.each:
         if o[0] == "ext" and o[1] == "os.environ":
-            return environment(at.models, constant)
+            return environment(at.models, key)
         found += _items_of(at, o, owner, key, value.args[1])
     result = join(found) if found or owner.of("dict") else UNKNOWN
     if result is NOT_YET:

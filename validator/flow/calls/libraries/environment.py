@@ -6,14 +6,22 @@ from typing import TYPE_CHECKING
 
 from validator.domains.axes import LOCAL, WHOLE
 from validator.domains.spmd import rank
-from validator.flow.values import STRING, Obj, Val, group_of, join2, obj
+from validator.flow.values import STRING, Obj, Val, group_of, join, join2, obj
 
 if TYPE_CHECKING:
     from validator.models import Models
 
 
-def environment(models: Models, name: object, default: Val | None = None) -> Val:
-    """What an environment variable holds: a text, or what is taken where it is not set."""
+def environment(models: Models, key: Val, default: Val | None = None) -> Val:
+    """What the environment variable of a name holds, or one of several (`for name in ("RANK", "PMI_RANK")`): a text, or
+    what is taken where it is not set."""
+    names = [o[2] for o in key.each if o[0] == "const"]
+    if not names or len(names) < len(key.objs):
+        return _variable(models, None, default)
+    return join(_variable(models, name, default) for name in names)
+
+
+def _variable(models: Models, name: object, default: Val | None) -> Val:
     if isinstance(name, str) and (name in models.ranks["environment"] or name.endswith("_RANK")):
         local = "LOCAL" in name
         node = "NODE" in name or name == "GROUP_RANK"

@@ -139,7 +139,7 @@ def _environment(call: Call, dotted: str, arguments: Arguments) -> Val | None:
     if not arguments:
         return None
     default = next((value for name, value in arguments[1:] if name in (None, "default")), const(None))
-    return environment(call.at.models, arguments[0][1].constant(), default)
+    return environment(call.at.models, arguments[0][1], default)
 
 
 _SPECIAL: dict[str, Callable[[Call, str, Arguments], Val | None]] = {

@@ -1,0 +1,104 @@
+"""Means of all ranks that are summed, and used as if the sum were a mean.
+
+What it does
+    Reports `all_reduce` with the operation SUM (the default) on the `mean()` of a tensor, where the function goes on to
+    compute with the result and neither divides by anything afterwards nor divided by the number of ranks before.
+    Silent where the result is given back or stored as it is: who gets it may divide.
+
+Why is this bad
+    The result is as many times too large as there are ranks. A moving average, a threshold or a coefficient made of it
+    changes with the number of GPUs, and nothing fails.
+
+References
+    https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.all_reduce
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.finding import Finding
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.sums import is_size, is_sum
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP565", "means-summed", "warning", "1.0", tokens=("all_reduce",))
+
+_COMPUTING = frozenset({"Add", "Sub", "Mult", "Pow", "MatMult"})
+_DIVIDING = frozenset({"div", "div_", "mul", "mul_", "true_divide", "true_divide_"})
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    for call in project.analysis(Queries).collectives():
+        row = call.operations[0].row
+        tensor = call.argument(*row.equal) if row.equal is not None and row.operation is not None else None
+        if tensor is None or row.operation is None or is_aside(call.unit.path) or row.result is not None:
+            continue
+        made = tensor.root
+        is_mean = made.value.op == "call" and made.method == "mean" and made.receiver is not None
+        if not is_mean or not is_sum(call.argument(*row.operation)) or any(map(is_size, made.sources)):
+            continue
+        if _is_computed_with(call, tensor):
+            yield RULE.finding(
+                call.unit.path,
+                call.at,
+                f"`{call.method}` in `{call.unit.qualname}` sums `{made.text}` of all ranks, and nothing divides"
+                " the sum by their number",
+                help="divide by the number of ranks, or reduce with `ReduceOp.AVG`",
+                context=f"{call.unit.qualname}:{made.text}",
+            )
+
+
+def _is_computed_with(call: Place, tensor: Place) -> bool:
+    """Whether something is computed with a tensor behind a call, and none of it is a division or leaves as it is."""
+    unit, computed = call.unit, False
+    behind = [user for user in tensor.users if user.value.op == "mut" and call.number in user.value.args]
+    queue, seen = list(behind), {place.number for place in behind}
+    for place in queue:
+        if place.number in unit.code.returned and not computed:
+            return False
+        for user in place.users:
+            value = user.value
+            if value.op == "binary" and value.data in ("Div", "FloorDiv"):
+                return False
+            if value.op == "call" and (user.method in _DIVIDING or user.number == call.number):
+                return False
+            if value.op == "binary" and any(is_size(user.operand(side)) for side in (0, 1)):
+                return False
+            computed = computed or value.op == "binary" and value.data in _COMPUTING
+            if value.op in ("phi", "mut", "binary", "attr") and user.number not in seen:
+                seen.add(user.number)
+                queue.append(user)
+    return computed
+
+
+_CENTER = """
+import torch
+import torch.distributed as dist
+
+class Loss:
+    def update(self, outputs):
+        center = outputs.float().mean(dim=0, keepdim=True)
+        dist.all_reduce(center){mark}{divided}
+        self.center = self.center * 0.9 + center * 0.1
+"""
+
+INCORRECT = [_CENTER.replace("{mark}", "  # error: MP565").replace("{divided}", "")]
+
+CORRECT = [
+    _CENTER.replace("{mark}", "").replace("{divided}", "\\n        center = center / dist.get_world_size()"),
+    _CENTER.replace("{mark}", "").replace("{divided}", "\\n        center.div_(self.ranks)"),
+    """
+import torch.distributed as dist
+
+def total(losses, log):
+    loss = losses.mean() / dist.get_world_size()
+    dist.all_reduce(loss)
+    log(loss * 2)
+    value = losses.mean()
+    dist.all_reduce(value)
+    return value
+""",
+]
