@@ -30,11 +30,13 @@ RULE = Rule("MP908", "text-left-behind", "warning", stable_since="0.2.0")
 
 def check_change(change: Change) -> Iterator[Finding]:
     for row in change.analysis(Texts).rows:
-        where = f"still `{row.old}` elsewhere" if row.others else f"`{row.old}` before"
+        said = f"`{row.new}` stands nowhere else in the project; it is `{row.old}` before"
+        if row.others:
+            said = f"`{row.new}` was `{row.old}` before the change, and still is in {row.others[0][0]}"
         yield RULE.finding(
             row.unit.path,
             row.at,
-            f"`{row.new}` stands nowhere else in the project; it is {where}",
+            said,
             help=f"write `{row.new}` in all places, or `{row.old}` here",
             related=[Related(path, line, f"`{row.old}`") for path, line in row.others[:3]],
             context=f"{row.unit.qualname}:{row.old}>{row.new}",

@@ -583,6 +583,16 @@ def save(path):
 ]
 
 CORRECT = [
+    # a name that only a star import may give
+    """
+import torch.distributed as dist
+from somewhere import *
+
+
+def mean(x):
+    dist.all_reduce(x, group=get_group())
+    return x
+""",
     # each rank makes as many rounds as the others, from its own place on; and what holds for every rank
     """
 import torch.distributed as dist
