@@ -252,6 +252,16 @@ class Control:
             known = self._choosing[block] = self._chosen(block)
         return known
 
+    def arrivals(self, block: int, branch: int) -> list[frozenset[int]]:
+        """For each way out of a branch that leads to a block the predecessors by which it may come there first."""
+        _, after, _ = self._graph
+        preds = {pred for pred, _ in self.code.blocks[block].preds}
+        found = []
+        for target in after.get(branch, ()):
+            reached = {branch} if target == block else self._follow([target], after, {block})
+            found.append(frozenset(preds & reached))
+        return [each for each in found if each]
+
     @cached_property
     def _choosing(self) -> dict[int, frozenset[int]]:
         return {}

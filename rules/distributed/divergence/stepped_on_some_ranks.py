@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 from validator.domains.placement import may
 from validator.domains.spmd import NONE, Causes, only
+from validator.effects.evidence import asks_for_rank
 from validator.finding import Finding
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
@@ -80,10 +81,13 @@ def _wrapped(model: Place) -> Place:
 def _is_broadcast(queries: Queries, call: Place) -> bool:
     """Whether a function broadcasts or synchronises something after a call, or calls what does."""
     later = (each for each in queries.calls_in(call.unit) if each.number > call.number)
-    return any("broadcast" in each.method or each.method.startswith("sync") for each in later)
+    return any("broadcast" in each.method or each.method.startswith("sync_") for each in later)
 
 
 def _by_rank(call: Place) -> Causes:
+    """By which ranks differ in coming to a call, where a test around it asks who they are."""
+    if not any(asks_for_rank(test) for test in call.tests_inside):
+        return NONE
     return only(call.around(), "rank", "member")
 
 
@@ -129,6 +133,28 @@ CORRECT = [
         if dist.get_rank() == 0:
             print(schedule.get_last_lr())""",
     ),
+    # a round that the others end early leaves the count as it was made
+    """
+import torch
+import torch.distributed as dist
+
+def main(batches, model, every):
+    dist.init_process_group("gloo")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    number = 0
+    for batch in batches:
+        model(batch).mean().backward()
+        number += 1
+        if number % every:
+            continue
+        optimizer.step()
+        optimizer.zero_grad()
+        if dist.get_rank() != 0:
+            continue
+        print(number)
+
+main([torch.ones(4)], torch.nn.Linear(4, 4), 2)
+""",
     """
 import torch
 import torch.distributed as dist

@@ -34,7 +34,10 @@ def phi(at: Evaluation, number: int, value: Instruction) -> Val:
     if len(roots) < 2 or _are_alike(at, roots):
         return result
     choosing = at.unit.control.choosing(value.block)
-    causes = at.conditions(frozenset(branch for branch in choosing if not is_turn(at, branch)))
+    choosing = frozenset(branch for branch in choosing if not is_turn(at, branch))
+    causes = at.conditions(choosing)
+    if causes:
+        causes = at.conditions(frozenset(branch for branch in choosing if _tells_apart(at, value, branch)))
     if not causes:
         return result
     if only(causes, "rank") and is_sent(at, value, ways):
@@ -42,6 +45,17 @@ def phi(at: Evaluation, number: int, value: Instruction) -> Val:
     if len({_spans(at, each) for each in operands}) == 1:
         return result.with_causes(v=causes)  # as long on either way: `steps = tqdm(steps)`
     return _chosen(at, roots, [vals[each] for each in operands], result, causes)
+
+
+def _tells_apart(at: Evaluation, value: Instruction, branch: int) -> bool:
+    """Whether something else comes to a phi by one way out of a branch than by another: `if …: continue` at the end of
+    a loop's round leaves what the round has made."""
+    preds = [pred for pred, raised in at.code.blocks[value.block].preds if not raised]
+    if len(preds) != len(value.args):
+        return True
+    coming = dict(zip(preds, (at.root(each) for each in value.args), strict=True))
+    ways = {frozenset(coming[pred] for pred in each) for each in at.unit.control.arrivals(value.block, branch)}
+    return len(ways) != 1 or len(next(iter(ways))) != 1
 
 
 def _joined(at: Evaluation, number: int, value: Instruction, vals: dict[int, Val]) -> tuple[dict[int, Val], Val]:
