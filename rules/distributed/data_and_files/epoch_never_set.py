@@ -65,6 +65,8 @@ def _is_same_each_round(call: Place) -> bool:
     if not loops or len(call.value.args) != 2 or not _goes_through_data(call, loops[0]):
         return False
     inside = {block for header in loops for block in (*blocks_of(code, header), header)}
+    if call.receiver is None or call.receiver.root.value.block in inside and call.receiver.root.value.op != "attr":
+        return False  # each round has a sampler of its own
     known = {part.root for part in call.operand(1).parts if part.value.op != "const"}
     return all(part.value.op in ("param", "binary") and part.value.block not in inside for part in known)
 

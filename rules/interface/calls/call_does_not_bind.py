@@ -336,6 +336,20 @@ def make(tokens):
 )
 
 CORRECT = (
+    # what a dictionary brings to a partial is passed, too
+    """
+from functools import partial
+
+def embedding(steps, dim, scale):
+    return steps * dim * scale
+
+def build(config):
+    known = partial(embedding, **dict(dim=2, scale=3))
+    unknown = partial(embedding, **config)
+    return known(1), unknown(1)
+
+build({"dim": 1, "scale": 2})
+""",
     # the state of the object says which way is taken
     """\
 class Layer:

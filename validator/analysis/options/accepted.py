@@ -128,14 +128,15 @@ class Accepted:
             for key, taken in (*self._lookups(unit), *self._refusals(unit)) if not is_aside(unit.path) else ():
                 origins = text_origins(key, self._is_setting, taken.place)
                 kept = (each for each in origins if _is_text(each.place) or self._is_setting(each.place))
-                found += [Asked(taken, self._with_all_said(origin)) for origin in kept]
+                here = self._compared_in(unit).get(key.root.hint, set())
+                found += [Asked(taken, self._with_all_said(origin, here)) for origin in kept]
         return tuple(found)
 
-    def _with_all_said(self, origin: Origin) -> Origin:
-        """An origin with the texts that code anywhere compares with what is called so: who asks for them may see to it
-        that they do not come to the place."""
+    def _with_all_said(self, origin: Origin, here: set[str]) -> Origin:
+        """An origin with the texts that code anywhere compares with what is called so, and the function itself with the
+        variable: who asks for them may see to it that they do not come to the place."""
         names = origin.kept | {str(key) for _, key in (*self._option(origin.place), *_keys(origin.place))}
-        said = origin.said.union(*(self._compared.get(name.rpartition(".")[2], ()) for name in names))
+        said = origin.said.union(here, *(self._compared.get(name.rpartition(".")[2], ()) for name in names))
         return origin._replace(said=said)
 
     @cached_property
@@ -143,16 +144,31 @@ class Accepted:
         """By the name of an attribute, or a key, the texts that code compares with it."""
         found: dict[str, set[str]] = {}
         for unit in self.queries.of_program():
-            for place in self.queries.values(unit, "compare"):
-                parts = list(place.parts) if place.value.data in _COMPARING else []
-                texts = {part.value.data for part in parts if _is_text(part)}
-                for part in parts if texts else ():
-                    if part.value.op == "attr" or _is_get(part):
-                        name = part.value.data if part.value.op == "attr" else part.operand(1).value.data
-                        found.setdefault(str(name), set()).update(texts)
-                    elif part.value.op == "item":
-                        found.setdefault(str(part.operand(1).value.data), set()).update(texts)
+            for part, texts in self._comparisons(unit):
+                name: object = None
+                if part.value.op == "attr":
+                    name = part.value.data
+                elif part.value.op == "item" or _is_get(part):
+                    name = part.operand(1).value.data
+                if name is not None:
+                    found.setdefault(str(name), set()).update(texts)
         return found
+
+    def _compared_in(self, unit: Unit) -> dict[str, set[str]]:
+        """By the name of a variable the texts that a function compares with it outside of what refuses others."""
+        found: dict[str, set[str]] = {}
+        for part, texts in self._comparisons(unit):
+            if part.value.op in ("param", "phi", "free", "name") and part.hint:
+                found.setdefault(part.hint, set()).update(texts)
+        return found
+
+    def _comparisons(self, unit: Unit) -> Iterator[tuple[Place, set[str]]]:
+        """The parts of each comparison with texts, and these."""
+        for place in self.queries.values(unit, "compare"):
+            parts = list(place.parts) if place.value.data in _COMPARING else []
+            constants = (part.closed.constant() for part in parts if part.value.op in ("const", "name", "attr"))
+            texts = {each for each in constants if isinstance(each, str)}
+            yield from ((part, texts) for part in parts if texts)
 
     def _lookups(self, unit: Unit) -> Iterator[tuple[Place, Taken]]:
         """`TABLE[name]`, `TABLE.get(name)(…)`, where nothing catches what that raises."""

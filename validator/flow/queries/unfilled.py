@@ -439,6 +439,8 @@ class _Ways:
                 self._read(call)
         elif callee.op == "attr" and callee.data in ("append", "appendleft"):
             self._appended(kind, call, callee)
+        elif self._is_ignored(place, number):
+            pass
         elif (name := self._torch(place)) is not None:
             self._given_torch(name, kind, call, value)
         elif callee.op == "attr" and callee.data in _COMPUTING and self.values[callee.args[0]].op != "name":
@@ -462,6 +464,12 @@ class _Ways:
                     self._add(call, inside.returned.kind)
             if inside is not None and any(n in inside.held for n in unit.code.returned if n >= 0):
                 self._add(call, _MAYBE if inside.returned is None or len(units) > 1 else inside.returned.kind)
+
+    def _is_ignored(self, place: Place, number: int) -> bool:
+        """Whether a function of torch does not read a value that it is given first: `baddbmm(x, a, b, beta=0)`."""
+        beta = place.argument("beta")
+        zero = beta is not None and not place.value.data.names[0] and beta.closed.constant() == 0
+        return zero and place.value.args[1] == number and self._torch(place) in self.flow.models.tensors["unread"]
 
     def _torch(self, place: Place) -> str | None:
         """The name of a function of torch itself, not of one of its parts."""

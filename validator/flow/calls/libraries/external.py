@@ -27,6 +27,7 @@ from validator.flow.values import (
     Val,
     const,
     dictionary_of,
+    is_dictionary,
     join,
     join2,
     obj,
@@ -91,8 +92,13 @@ def _decorates(call: Call) -> bool:
 def _partial(arguments: Arguments) -> Val:
     (_, callee), *rest = arguments
     positional = tuple(v for n, v in rest if n is None)
-    keywords = tuple((n, v) for n, v in rest if n not in (None, "*", "**"))
-    return obj("partial", callee, positional, keywords)
+    keywords = [(n, v) for n, v in rest if n not in (None, "*", "**")]
+    for name, spread in rest:
+        if name == "**" and is_dictionary(spread):
+            keywords += [(str(key), held) for o in spread.each for key, held in o[1]]
+        elif name in ("*", "**"):
+            return UNKNOWN  # nobody knows which parameters it fills
+    return obj("partial", callee, positional, tuple(keywords))
 
 
 # What the language itself defines: each gives None where it says nothing of such arguments.
