@@ -535,7 +535,7 @@ class _Compared:
 def _with_change(findings: list[Finding], compared: _Compared) -> list[Finding]:
     """The findings with what a change broke; those are marked that it brought about in files that it left alone."""
     rules = [each for each in compared.run.rules if each.check_change is not None]
-    if not rules or compared.change is None:
+    if compared.change is None:
         return findings
     from validator.drift.indirect_findings import marked
 

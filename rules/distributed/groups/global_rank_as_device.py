@@ -23,6 +23,7 @@ from validator.finding import Finding, Related, Severity
 from validator.flow.control import comes_after
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.origins import trail
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Project
 from validator.rule import Rule
@@ -144,10 +145,17 @@ def _finding(places: list[tuple[Place, Place]], severity: Severity) -> Finding:
         f"`{first.unit.qualname}` takes `{index.text}`, the rank in the whole job, for the number of a device in"
         f" `{named}`",
         help="use the rank on the node (LOCAL_RANK, `local_process_index`), or the rank modulo the devices of a node",
-        related=tuple(Related(u.unit.path, u.at[0], "and here") for _, u in others),
+        related=(*_handed_over(index), *(Related(u.unit.path, u.at[0], "and here") for _, u in others)),
         context=f"{first.unit.qualname}:{named}:{index.text}",
         severity=severity,
     )
+
+
+def _handed_over(index: Place) -> Iterator[Related]:
+    """Where the number comes from, if another file than that which uses it hands it over."""
+    others = (each for each in trail(index, frozenset()) if each.unit.path != index.unit.path)
+    for each in [other for other in others if _is_of_job(other)][:1]:
+        yield Related(each.unit.path, each.at[0], "this is where it comes from")
 
 
 INCORRECT = [
