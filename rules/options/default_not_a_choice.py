@@ -61,7 +61,7 @@ def _of_options(project: Project) -> Iterator[Finding]:
     told = set()
     for (parser, name), rows in project.analysis(Accepted).options.items():
         option = parser.option(name)
-        text = option.default if option is not None else None
+        text = option.default if option is not None and option.type in ("", "str") else None
         asked = next((each for each in rows if isinstance(text, str) and each.refuses(text)), None)
         if option is None or asked is None or not isinstance(text, str) or (option.path, option.at) in told:
             continue

@@ -117,6 +117,52 @@ schedule("linear")
 ]
 
 CORRECT = [
+    # other names that stand for those of the table
+    """
+ALIASES = {"momentum": "sgd"}
+TABLE = {"adam": 1, "sgd": 2}
+
+def build(name):
+    if name in ALIASES:
+        name = ALIASES[name]
+    return TABLE[name]
+
+def chained(name):
+    while name in ALIASES:
+        name = ALIASES[name]
+    return TABLE[name]
+
+def again(name):
+    if name in ALIASES:
+        return again(ALIASES[name])
+    return TABLE[name]
+
+class Built:
+    def __init__(self, name):
+        self.name = name
+        if self.name in ALIASES:
+            self.name = ALIASES[self.name]
+
+    def get(self):
+        return TABLE[self.name]
+
+build("momentum")
+chained("momentum")
+again("momentum")
+Built("momentum").get()
+""",
+    """
+class Base:
+    LOSSES = {"pg": sum, "kl": max}
+
+    def value(self, kind, rows):
+        return self.LOSSES[kind](rows)
+
+class More(Base):
+    LOSSES = {"pg": sum, "kl": max, "entropy": min}
+
+print(More().value("entropy", [1]), Base().value("pg", [1]))
+""",
     _TABLE
     + """# file: train.py
 from rl.optim import OPTIMIZERS, build

@@ -62,7 +62,7 @@ def _is_same_each_round(call: Place) -> bool:
     known before."""
     control, code = call.unit.control, call.unit.code
     loops = [header for header in control.loops_around(call.value.block) if code.loops[header].iterator >= 0]
-    if not loops or len(call.value.args) != 2 or not _goes_through_data(call, loops[0]):
+    if not loops or len(call.value.args) != 2 or call.is_tried or not _goes_through_data(call, loops[0]):
         return False
     inside = {block for header in loops for block in (*blocks_of(code, header), header)}
     if call.receiver is None or call.receiver.root.value.block in inside and call.receiver.root.value.op != "attr":

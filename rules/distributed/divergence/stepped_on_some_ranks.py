@@ -4,7 +4,7 @@ What it does
     Reports `step()` of an optimizer or of a learning-rate schedule, `set_epoch()` of a sampler, `update()` of a
     `GradScaler`, and `load_state_dict()` of an optimizer, or of a model that DDP has wrapped already, behind a test
     that some ranks pass and others do not, in a function that computes gradients, or steps an optimizer, on all of
-    them. Silent about what is loaded where something is broadcast afterwards.
+    them. Silent where something is broadcast afterwards, or another branch takes the same step.
 
 Why is this bad
     The ranks go on with other learning rates, other weights or another order of the data than each other. Nothing
@@ -37,7 +37,13 @@ _SCHEDULES = "torch.optim.lr_scheduler."
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     for unit in queries.mentioning("step", "set_epoch", "update"):
-        guarded = [(call, what) for call, what in _steps(queries, unit) if _by_rank(call)]
+        steps = list(_steps(queries, unit))
+        texts = [call.operand(0).text for call, _ in steps]
+        guarded = [
+            (call, what)
+            for call, what in steps
+            if _by_rank(call) and texts.count(call.operand(0).text) == 1 and not _is_broadcast(queries, call)
+        ]
         if not guarded or is_aside(unit.path) or not _trains_everywhere(queries, unit):
             continue
         for call, what in guarded:
@@ -65,7 +71,7 @@ def _steps(queries: Queries, unit: Unit) -> Iterator[tuple[Place, str]]:
             yield call, "the order of the data"
         elif call.method == "update" and is_scaler(receiver):
             yield call, "the scale of the loss"
-        elif call.method == "load_state_dict" and not _is_broadcast(queries, call):
+        elif call.method == "load_state_dict":
             if any(name.startswith("torch.optim.") for name in libraries_of(receiver)):
                 yield call, "the optimizer"
             elif may(_wrapped(receiver).closed.state, "ddp"):

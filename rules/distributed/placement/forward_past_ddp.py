@@ -2,7 +2,8 @@
 
 What it does
     Reports a call of `model.module` (not of one of its methods) where DDP wraps `model` and the result is a part of
-    what `backward()` is called on, in the same function.
+    what `backward()` is called on, in the same function. Silent under `no_grad`, behind `detach()`, and where the
+    function reduces something by itself.
 
 Why is this bad
     DDP prepares the reduction of gradients in its own `forward`. Past that, each rank keeps gradients of its own, and
@@ -33,7 +34,8 @@ _COMPUTING = frozenset({"backward", "manual_backward"})
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     for unit in queries.mentioning("module"):
-        forwards = [] if is_aside(unit.path) else list(_forwards(queries, unit))
+        reduces = any("reduce" in call.method for call in queries.calls_in(unit))
+        forwards = [] if is_aside(unit.path) or reduces else list(_forwards(queries, unit))
         trained = _trained(queries, unit) if forwards else frozenset()
         for call, model in forwards:
             if call.number in trained:
@@ -55,7 +57,10 @@ def _forwards(queries: Queries, unit: Unit) -> Iterator[tuple[Place, Place]]:
             inner = call.value_at(number).root
             if inner.value.op == "attr" and inner.value.data == "module":
                 model = inner.operand(0)
-                if may(model.closed.state, "ddp"):
+                managers = (call.value_at(number).text for number in unit.managers(call.number))
+                if may(model.closed.state, "ddp") and not any(
+                    "no_grad" in each or "inference" in each for each in managers
+                ):
                     yield call, model
                     break
 
@@ -65,7 +70,11 @@ def _trained(queries: Queries, unit: Unit) -> frozenset[int]:
     found: set[int] = set()
     for call in queries.calls_in(unit):
         losses = [call.receiver, call.argument("loss", 0)] if call.method in _COMPUTING else []
-        found.update(part.number for loss in losses if loss is not None for part in loss.sources)
+        queue = [loss for loss in losses if loss is not None]
+        for place in queue:
+            if place.number not in found and not (place.value.op == "call" and place.method == "detach"):
+                found.add(place.number)
+                queue += [place.value_at(number) for number in place.value.args if number >= 0]
     return frozenset(found)
 
 
@@ -80,7 +89,10 @@ def main(batches, local_rank):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for batch in batches:
         optimizer.zero_grad()
-        loss = {call}(batch).mean(){mark}
+        with torch.no_grad():
+            before = model.module(batch)
+        target = model.module(batch).detach()
+        loss = ({call}(batch) - target - before).mean(){mark}
         loss.backward()
         optimizer.step()
     with torch.no_grad():

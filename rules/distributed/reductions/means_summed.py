@@ -65,13 +65,18 @@ def _is_computed_with(call: Place, tensor: Place) -> bool:
                 return False
             if value.op == "call" and (user.method in _DIVIDING or user.number == call.number):
                 return False
-            if value.op == "binary" and any(is_size(user.operand(side)) for side in (0, 1)):
+            if value.op == "binary" and any(map(_tells_ranks, user.sources)):
                 return False
             computed = computed or value.op == "binary" and value.data in _COMPUTING
             if value.op in ("phi", "mut", "binary", "attr") and user.number not in seen:
                 seen.add(user.number)
                 queue.append(user)
     return computed
+
+
+def _tells_ranks(place: Place) -> bool:
+    """Whether a value is a number of ranks, or is called after one (`inverse_world`)."""
+    return is_size(place) or "world" in place.hint.lower()
 
 
 _CENTER = """
@@ -88,8 +93,9 @@ class Loss:
 INCORRECT = [_CENTER.replace("{mark}", "  # error: MP565").replace("{divided}", "")]
 
 CORRECT = [
-    _CENTER.replace("{mark}", "").replace("{divided}", "\\n        center = center / dist.get_world_size()"),
-    _CENTER.replace("{mark}", "").replace("{divided}", "\\n        center.div_(self.ranks)"),
+    _CENTER.replace("{mark}", "").replace("{divided}", "\n        center = center / dist.get_world_size()"),
+    _CENTER.replace("{mark}", "").replace("{divided}", "\n        center.div_(self.ranks)"),
+    _CENTER.replace("{mark}", "").replace("{divided}", "\n        center *= 1.0 / dist.get_world_size()"),
     """
 import torch.distributed as dist
 

@@ -2,7 +2,8 @@
 
 What it does
     Reports a collective with `ReduceOp.MIN` whose result is kept under a name that says it is the largest (`max_len`,
-    `longest`), and one with `ReduceOp.MAX` under a name that says it is the smallest. The name is all that it rests on.
+    `longest`) and that is the size of a tensor that is made, or padded; and one with `ReduceOp.MAX` under a name that
+    says it is the smallest. It rests on the name. A limit that all ranks must keep (`max_blocks`) is the smallest.
 
 Why is this bad
     What is padded to the shortest length of all ranks is cut off on the others, and a size that only the largest rank
@@ -29,6 +30,9 @@ _WORDS = {
     "MAX": frozenset({"min", "minimum", "shortest", "smallest", "lowest", "earliest", "fastest"}),
 }
 _KEEPING = frozenset({"item", "int", "float", "cpu", "tolist", "clone", "detach", "to", "long"})
+_SIZED = frozenset({
+    "zeros", "ones", "empty", "full", "new_zeros", "new_ones", "new_empty", "new_full", "pad", "expand", "resize_",
+})  # fmt: skip
 _CALLED = {"MIN": "smallest", "MAX": "largest"}
 
 
@@ -41,7 +45,11 @@ def check_project(project: Project) -> Iterator[Finding]:
         if tensor is None or len(names) != 1 or names[0] not in _WORDS or is_aside(call.unit.path):
             continue
         told = [name for name in _names(call, tensor) if not _WORDS[names[0]].isdisjoint(name.lower().split("_"))]
-        if told and not any(_is_both(name) for name in told):
+        if (
+            told
+            and not any(_is_both(name) for name in told)
+            and (names[0] == "MAX" or _is_size_of_something(call, tensor))
+        ):
             yield RULE.finding(
                 call.unit.path,
                 call.at,
@@ -62,6 +70,17 @@ def _names(call: Place, tensor: Place) -> list[str]:
             held.add(number)
             found += [unit.variables[number]] if number in unit.variables else []
     return [name for name in found if name]
+
+
+def _is_size_of_something(call: Place, tensor: Place) -> bool:
+    """Whether something is made or padded behind a call to a size that the tensor tells."""
+    later = (
+        each
+        for each in (call.value_at(n) for n, v in enumerate(call.unit.code.values) if v.op == "call")
+        if each.number > call.number
+    )
+    sized = (each for each in later if each.method in _SIZED)
+    return any(part.root.number == tensor.root.number for each in sized for part in each.sources)
 
 
 def _is_both(name: str) -> bool:
@@ -96,5 +115,14 @@ def common(steps):
     min_steps = int(fewest.item())
     max_steps = steps
     return min_steps, max_steps
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def blocks(free):
+    max_blocks = torch.tensor([free], device="cuda")
+    dist.all_reduce(max_blocks, op=dist.ReduceOp.MIN)
+    return int(max_blocks.item())
 """,
 ]

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.domains.spmd import only
 from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
@@ -112,7 +113,7 @@ def _unread_copy(call: Place) -> Place | None:
         into = call.argument(*written) if written is not None and operation.sure else None
         if into is None or operation.row.root is not None and operation.row.root[0] == "dst":
             continue
-        if operation.row.objects and _is_for_nothing_else(call, into):
+        if operation.row.objects and _is_for_nothing_else(call, into) and not only(call.under, "rank", "member"):
             return into
         using = into.taken_by
         behind = [user for user in using if user.value.op == "mut" and call.number in user.value.args]

@@ -2,8 +2,8 @@
 
 What it does
     Follows `GradScaler`: reports `clip_grad_norm_` and `clip_grad_value_` between `scaler.scale(loss).backward()` and
-    `scaler.step(optimizer)` of one function where nothing in its file calls `unscale_`, and `scaler.step(optimizer)` in
-    a project that never calls `update()` of a scaler.
+    `scaler.step(optimizer)` of one function, where nothing in its file asks for the scale or unscales and nothing else
+    is trained beside, and `scaler.step(optimizer)` in a project that never calls `update()` of a scaler.
 
 Why is this bad
     The gradients are as many times too large as the scale says (65,536 at first), so that clipping makes nearly every
@@ -52,8 +52,11 @@ def _clipped(queries: Queries, unit: Unit, step: Place) -> Iterator[Place]:
     """What clips between the backward pass of a scaled loss and the step, where nothing unscales."""
     calls = list(queries.calls_in(unit))
     scaled = [call.number for call in calls if call.method == "scale" and _of_scaler(call)]
-    if not scaled or "unscale_" in unit.module.source.text:
+    if not scaled or any(word in unit.module.source.text for word in ("unscale_", "get_scale", "enabled=False")):
         return
+    losses = [call.receiver for call in calls if call.method == "backward" and call.receiver is not None]
+    if any(not (loss.root.value.op == "call" and loss.root.method == "scale") for loss in losses):
+        return  # something else is trained beside, whose gradients are not scaled
     for call in calls:
         if call.method in _CLIPPING and scaled[0] < call.number < step.number:
             yield call

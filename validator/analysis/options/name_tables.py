@@ -116,6 +116,8 @@ class NameTables:
 
     def _whole(self, variable: Variable) -> NameTable | None:
         stores = list(self._stores(variable))
+        if next(iter(self.flow.stores.writers(variable.name)), None) is not None:
+            return None  # another module may replace it: `registry.TABLE = {}`
         written = [self._written(store.operand(0).root) for store in stores]
         if not stores or any(names is None for names in written) or not all(self._is_followed(variable)):
             return None
@@ -265,9 +267,11 @@ class NameTables:
 
 
 def _stores_of_attribute(place: Place) -> Iterator[Place]:
-    """What is stored in an attribute of the objects, and in the bodies of the classes, of which it is read."""
+    """What is stored in an attribute of the objects, and in the bodies of the classes, of which it is read, or of those
+    below and above."""
     yield from (store.operand(1) for store in stores(place))
-    classes = {cls for o in place.operand(0).closed.each if o[0] in ("inst", "self", "class") for cls in o[1].mro}
+    owners = [o[1] for o in place.operand(0).closed.each if o[0] in ("inst", "self", "class")]
+    classes = {cls for owner in owners for cls in (*owner.mro, *owner.relatives)}
     for cls in sorted(classes, key=lambda each: (each.path, each.qualname)):
         body = place.flow.body_of(cls)
         for number, value in enumerate(body.code.values) if body is not None else ():

@@ -18,7 +18,8 @@ from validator.flow.queries.pure_functions import computed
 
 _FOLDING = frozenset({"lower", "upper", "casefold", "title", "capitalize"})
 _SAME = frozenset({"strip", "str"})
-_COMPARING = frozenset({"Eq", "NotEq", "In", "NotIn", "Is", "IsNot"})
+_COMPARING = frozenset({"Eq", "NotEq", "Is", "IsNot"})
+_REPLACED = frozenset({"phi", "attr", "name"})
 
 
 class Origin(NamedTuple):
@@ -50,6 +51,13 @@ def text_origins(place: Place, is_origin: Callable[[Place], bool], user: Place |
         if way is None:
             continue
         steps = None if here.value.op == "const" or is_origin(here) else list(_before(here))
+        if (
+            steps
+            and user is not None
+            and here.value.op in _REPLACED
+            and any(_is_looked_up(step.source) for step in steps)
+        ):
+            continue  # on some way it is replaced by what stands for it: `name = ALIASES[name]`
         if not steps:
             yield way.origin._replace(conditional=way.origin.conditional or bool(way.tests))
         for step in steps or ():
@@ -88,9 +96,19 @@ class _Way(NamedTuple):
         return _Way(self.origin._replace(place=step.source, conditional=conditional, kept=kept), tuple(step.tests))
 
 
+def _is_looked_up(place: Place) -> bool:
+    """Whether a value is taken out of something, or given by what nobody knows."""
+    root = place.root
+    if root.value.op == "call" and not _is_call(root, _FOLDING | _SAME):
+        return computed(root.flow, root.unit, root.number) is None
+    return root.value.op in ("item", "unpack", "next")
+
+
 def _is_plain(part: Place) -> bool:
     """Whether a part of a condition only compares with what is written there, or names what is compared."""
     value = part.value
+    if value.op == "compare" and value.data in ("In", "NotIn"):
+        return part.operand(1).root.value.op in ("tuple", "list", "set", "const")
     if value.op == "compare":
         return value.data in _COMPARING
     if value.op == "call":
