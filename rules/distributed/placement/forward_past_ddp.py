@@ -74,7 +74,8 @@ def _trained(queries: Queries, unit: Unit) -> frozenset[int]:
         for place in queue:
             if place.number not in found and not (place.value.op == "call" and place.method == "detach"):
                 found.add(place.number)
-                queue += [place.value_at(number) for number in place.value.args if number >= 0]
+                args = place.value.args[:1] if place.value.op == "mut" else place.value.args
+                queue += [place.value_at(number) for number in args if number >= 0]
     return frozenset(found)
 
 
