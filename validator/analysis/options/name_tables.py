@@ -53,10 +53,27 @@ class NameTables:
         self.flow = self.queries.flow
         self._of_variables: dict[tuple[Module, str], NameTable | None] = {}
         self._kept: dict[str, bool] = {}
+        self._asked: set[tuple[Unit, int]] = set()
+        self._known: dict[tuple[Unit, int], NameTable | None] = {}
 
     def of(self, place: Place) -> NameTable | None:
         """The table that a value is; None where it is none, or where it may have names that are not known."""
         place = place.root
+        asked = (place.unit, place.number)
+        if asked in self._known:
+            return self._known[asked]
+        if asked in self._asked:
+            return None  # it is made of itself
+        self._asked.add(asked)
+        try:
+            found = self._of(place)
+        finally:
+            self._asked.discard(asked)
+        if not self._asked:  # else an answer that was cut off may be a part of it
+            self._known[asked] = found
+        return found
+
+    def _of(self, place: Place) -> NameTable | None:
         if (variable := self._variable(place)) is not None:
             return self._of_variable(variable)
         if place.value.op == "dict":
@@ -75,12 +92,15 @@ class NameTables:
 
     def _of_attribute(self, place: Place) -> NameTable | None:
         """The table that objects, or a class, keep as an attribute: whatever is put into one of that name counts."""
-        name, found = str(place.value.data), list(_stores_of_attribute(place))
+        name = str(place.value.data)
+        if not self._is_kept_attribute(name):
+            return None
+        found = list(_stores_of_attribute(place))
         written = [self._written(each.root) for each in found]
-        if not found or any(names is None for names in written) or not self._is_kept_attribute(name):
+        if not found or any(names is None for names in written):
             return None
         names = frozenset().union(*(names for names in written if names is not None))
-        rows = [row for (_, each), rows in self._fillings.items() if each == name for row in rows]
+        rows = self._fillings_of.get(name, [])
         more = [self._filled(unit, row) for unit, row in rows]
         if any(each is None for each in more):
             return None
@@ -205,6 +225,14 @@ class NameTables:
             for unit in self.flow.whole_units(module):
                 for row in unit.filled:
                     found.setdefault((self._owner(unit, row), row.name), []).append((unit, row))
+        return found
+
+    @cached_property
+    def _fillings_of(self) -> dict[str, list[tuple[Unit, Filled]]]:
+        """The same by the name alone."""
+        found: dict[str, list[tuple[Unit, Filled]]] = {}
+        for (_, name), rows in self._fillings.items():
+            found.setdefault(name, []).extend(rows)
         return found
 
     def _owner(self, unit: Unit, row: Filled) -> Module | None:

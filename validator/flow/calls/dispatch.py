@@ -154,7 +154,7 @@ def _parameter(call: Call, o: Obj, arguments: Arguments) -> Val:
     """What the functions do and give that callers pass: other callers may pass something else."""
     passed: Val = call.at.flow.get("argument", call.at.unit, o[1])
     call.certain = False
-    found = [external(call, each[1], arguments) for each in passed.of("ext")]
+    found = [external(call, each[1], arguments) for each in passed.each if each[0] == "ext"]
     return join([call_passed(call.at, o[1], arguments), *found])
 
 
