@@ -34,14 +34,20 @@ _CLIPPING = frozenset({"clip_grad_norm_", "clip_grad_value_", "clip_grad_norm"})
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    updated = any(_of_scaler(call) for call in queries.named_anywhere("update"))
+    steps = list(_steps(queries))
+    updated = not steps or any(_of_scaler(call) for call in queries.named_anywhere("update"))
+    for step in steps:
+        if not updated:
+            yield _finding(step, "is never followed by `update()`: the scale of the loss stays as it is")
+        for clip in _clipped(queries, step.unit, step):
+            yield _finding(clip, "clips gradients that are still multiplied by the scale of the loss")
+
+
+def _steps(queries: Queries) -> Iterator[Place]:
+    """The first step of a scaler in each function."""
     for unit in queries.mentioning("step"):
-        steps = [call for call in queries.calls_in(unit) if call.method == "step" and _of_scaler(call)]
-        for step in steps[:1] if not is_aside(unit.path) else ():
-            if not updated:
-                yield _finding(step, "is never followed by `update()`: the scale of the loss stays as it is")
-            for clip in _clipped(queries, unit, step):
-                yield _finding(clip, "clips gradients that are still multiplied by the scale of the loss")
+        calls = queries.calls_in(unit) if not is_aside(unit.path) else ()
+        yield from [call for call in calls if call.method == "step" and _of_scaler(call)][:1]
 
 
 def _of_scaler(call: Place) -> bool:

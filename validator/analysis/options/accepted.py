@@ -125,10 +125,12 @@ class Accepted:
     def _all(self) -> tuple[Asked, ...]:
         found = []
         for unit in self.queries.of_program():
-            for key, taken in (*self._lookups(unit), *self._refusals(unit)) if not is_aside(unit.path) else ():
+            rows = [] if is_aside(unit.path) else [*self._lookups(unit), *self._refusals(unit)]
+            compared = self._compared_in(unit) if rows else {}
+            for key, taken in rows:
                 origins = text_origins(key, self._is_setting, taken.place)
                 kept = (each for each in origins if _is_text(each.place) or self._is_setting(each.place))
-                here = self._compared_in(unit).get(key.root.hint, set())
+                here = compared.get(key.root.hint, set())
                 found += [Asked(taken, self._with_all_said(origin, here)) for origin in kept]
         return tuple(found)
 
@@ -155,7 +157,7 @@ class Accepted:
         return found
 
     def _compared_in(self, unit: Unit) -> dict[str, set[str]]:
-        """By the name of a variable the texts that a function compares with it outside of what refuses others."""
+        """By the name of a variable the texts that a function compares with it."""
         found: dict[str, set[str]] = {}
         for part, texts in self._comparisons(unit):
             if part.value.op in ("param", "phi", "free", "name") and part.hint:
@@ -171,14 +173,14 @@ class Accepted:
             yield from ((part, texts) for part in parts if texts)
 
     def _lookups(self, unit: Unit) -> Iterator[tuple[Place, Taken]]:
-        """`TABLE[name]`, `TABLE.get(name)(…)`, where nothing catches what that raises."""
+        """`TABLE[name]`, `getattr(module, name)`, where nothing catches what that raises."""
         for place in self.queries.values(unit, "item"):
             key, owner = place.operand(1), place.operand(0)
             if key.value.op in ("const", "slice") or place.catches(*_REFUSING):
                 continue
             if owner.root.value.op == "attr" and owner.root.value.data == "__dict__":
                 yield from self._members(place, owner.root.operand(0), key)
-            table = self.tables.of(place.operand(0))
+            table = self.tables.of(owner)
             if table is not None and len(table.names) >= _LEAST:
                 yield key, Taken(place, table.names, table.label, table.path, table.line, table.grown)
         for place in self.queries.calls_in(unit):

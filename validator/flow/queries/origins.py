@@ -20,10 +20,10 @@ def makers(place: Place) -> list[Place] | None:
         if each.value.op == "call" and any(o[0] == "class" for o in each.operand(0).closed.each):
             found[each] = None
             continue
-        sources = _sources(each)
-        if sources is None:
+        before = sources(each)
+        if before is None:
             return None
-        fresh = [root for source in sources if ((root := source.root).unit, root.number) not in seen]
+        fresh = [root for source in before if ((root := source.root).unit, root.number) not in seen]
         seen.update((source.unit, source.number) for source in fresh)
         queue += fresh
     return list(found)
@@ -35,11 +35,11 @@ def trail(place: Place, through: frozenset[str]) -> list[Place]:
     where the variable stays the same."""
     found = [place.root]
     for each in found:
-        sources = _sources(each) or _under_same_name(each)
+        before = sources(each) or _under_same_name(each)
         if each.value.op == "call" and len(each.value.args) > 1:
             callee = each.operand(0).val.each
-            sources += [each.operand(1)] if any(o[0] == "ext" and o[1] in through for o in callee) else []
-        found += [root for source in sources if (root := source.root) not in found]
+            before += [each.operand(1)] if any(o[0] == "ext" and o[1] in through for o in callee) else []
+        found += [root for source in before if (root := source.root) not in found]
     return found
 
 
@@ -53,7 +53,7 @@ def _under_same_name(place: Place) -> list[Place]:
     return [place.value_at(number) for number in given if variables.get(place.unit.root(number)) == name]
 
 
-def _sources(place: Place) -> list[Place] | None:
+def sources(place: Place) -> list[Place] | None:
     """The values, one step before, that a value may be; None where they are not all known."""
     unit, value = place.unit, place.value
     if value.op == "phi":
@@ -72,7 +72,7 @@ def _sources(place: Place) -> list[Place] | None:
         numbers = outer.code.definitions.get(value.data[1], ()) if outer is not None else ()
         return [Place(place.flow, outer, number) for number in numbers if outer is not None] or None
     if value.op == "name":
-        return list(of_module(place)) or None
+        return list(_of_module(place)) or None
     return None
 
 
@@ -103,7 +103,7 @@ def _passed(place: Place) -> list[Place] | None:
     return [Place(flow, caller, number) for caller, number in numbers if number is not None]
 
 
-def of_module(place: Place) -> Iterator[Place]:
+def _of_module(place: Place) -> Iterator[Place]:
     """What is stored in a variable of a module."""
     symbol = place.flow.symbol(place.unit, place.value)
     for unit in place.flow.whole_units(symbol.module) if isinstance(symbol, Variable) else ():

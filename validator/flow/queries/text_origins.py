@@ -13,7 +13,7 @@ from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.escapes import argument_of
-from validator.flow.queries.origins import of_module, stores
+from validator.flow.queries.origins import sources, stores
 from validator.flow.queries.pure_functions import computed
 
 _FOLDING = frozenset({"lower", "upper", "casefold", "title", "capitalize"})
@@ -142,9 +142,6 @@ def _before(place: Place) -> Iterator[_Step]:
     elif _is_call(place, _FOLDING | _SAME):
         source = place.receiver if place.method != "str" else place.argument("object", 0)
         yield from [_Step(source, inside=True)] if source is not None else ()
-    elif value.op == "call":
-        given = computed(flow, unit, place.number)
-        yield from [_Step(Place(flow, given.unit, given.number))] if given is not None else ()
     elif value.op == "attr" and value.data == "value":  # of a member of an enumeration
         yield _Step(place.operand(0), inside=True)
     elif value.op == "attr":
@@ -152,12 +149,8 @@ def _before(place: Place) -> Iterator[_Step]:
         yield from (_Step(each.operand(1), each.tests_inside, attribute=str(value.data)) for each in own)
     elif value.op == "param" and not unit.is_receiver(place.number):
         yield from _passed(flow, unit, value.data[0])
-    elif value.op == "free":
-        outer = unit.above(value.data[0])
-        numbers = outer.code.definitions.get(value.data[1], ()) if outer is not None else ()
-        yield from (_Step(Place(flow, outer, number)) for number in numbers if outer is not None)
-    elif value.op == "name":
-        yield from (_Step(each) for each in of_module(place))
+    elif value.op in ("call", "free", "name"):
+        yield from map(_Step, sources(place) or ())
 
 
 def _ways(place: Place) -> Iterator[_Step]:
