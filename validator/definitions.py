@@ -244,6 +244,8 @@ class ClassDef:
         above = _above(self)
         if self in above:  # a circle, which Python refuses
             return (self, *(base for base in above if base is not self))
+        if len(bases) == 1:
+            return (self, *bases[0].mro)
         return tuple(_merged([self], *(list(base.mro) for base in bases), bases)) or (self, *above)
 
     @cached_property

@@ -57,6 +57,9 @@ def both(settings: dict[str, Any]) -> tuple[Trained, Trained]:
     return trained(settings, True), trained(settings, False)
 
 
+# Weights in bf16 round otherwise on some processors from the second step on: losses and norms, relative.
+IN_BF16 = (1e-4, 1e-2)
+
 CASES = [(stage, dtype, batch) for stage in (1, 2, 3) for dtype, batch in (("bf16", 1), ("bf16", 3), ("fp32", 1))]
 
 
@@ -64,8 +67,7 @@ CASES = [(stage, dtype, batch) for stage in (1, 2, 3) for dtype, batch in (("bf1
 def test_one_rank_trains_alike_without_them(stage: int, dtype: str, batch: int) -> None:
     settings = {"zero_stage": stage, "dtype": dtype, "train_batch_size": batch, "num_gpus": 1}
     ((without, theirs),) = run_group(1, both, settings)
-    # Weights in bf16 round otherwise on some processors from the second step on.
-    losses, norms = (1e-4, 1e-2) if dtype == "bf16" else (1e-6, 1e-5)
+    losses, norms = IN_BF16 if dtype == "bf16" else (1e-6, 1e-5)
     assert without[0] == pytest.approx(theirs[0], rel=losses)
     assert without[1] == pytest.approx(theirs[1], rel=norms)
     assert without[2] == pytest.approx(theirs[2], rel=norms)
@@ -75,9 +77,10 @@ def test_one_rank_trains_alike_without_them(stage: int, dtype: str, batch: int) 
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_two_ranks_clip_by_the_same_norm(stage: int) -> None:
     settings = {"zero_stage": stage, "dtype": "bf16", "train_batch_size": 2, "num_gpus": 2, "max_norm": 0.1}
+    losses, norms = IN_BF16
     for without, theirs in run_group(2, both, settings):
-        assert without[0] == pytest.approx(theirs[0], rel=1e-5)
-        assert without[1] == pytest.approx(theirs[1], rel=1e-5)
+        assert without[0] == pytest.approx(theirs[0], rel=losses)
+        assert without[1] == pytest.approx(theirs[1], rel=norms)
 
 
 def held(stage: int) -> tuple[bool, int, int]:

@@ -234,8 +234,8 @@ def _methods(flow: Flow, cls: ClassDef, name: str, exact: bool) -> list[Method]:
     own = cls.find(name)
     found = [own] if own is not None else []
     if not exact:
-        near = [c for c in cls.descendants() if not flow.is_remote(c) or flow.is_remote(cls)]
-        found += [method for c in near if (method := c.find(name)) is not None]
+        below = cls.find_below(name).items()
+        found += [each for c, each in below if each is not None and (not flow.is_remote(c) or flow.is_remote(cls))]
     return list(dict.fromkeys(found))
 
 

@@ -41,7 +41,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         row = call.operations[0].row
         how = call.argument(*row.operation) if row.operation is not None else None
         tensor = call.argument(*row.tensor) if row.tensor is not None else None
-        names = [str(o[1]).rpartition(".")[2] for o in how.closed.each] if how is not None else []
+        names = [str(o[-1]).rpartition(".")[2] for o in how.closed.each] if how is not None else []
         if tensor is None or len(names) != 1 or names[0] not in _WORDS or is_aside(call.unit.path):
             continue
         told = [name for name in _names(call, tensor) if not _WORDS[names[0]].isdisjoint(name.lower().split("_"))]
