@@ -21,18 +21,17 @@ from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
+from validator.flow.queries.process_groups import TORCH, needs_group
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP592", "collective-after-destroy", "error", "0.5.0", tokens=("destroy_process_group",))
 
-_TORCH = "torch.distributed."
-
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     making = queries.reaching({call.unit for call in queries.named("init_process_group")})
-    for end in queries.calls(f"{_TORCH}destroy_process_group"):
+    for end in queries.calls(f"{TORCH}destroy_process_group"):
         group = end.argument("group", 0)
         if is_test(end.unit.path) or group is not None and not group.val.is_const(None):
             continue
@@ -60,7 +59,7 @@ def _late(queries: Queries, end: Place, making: frozenset[Unit]) -> Iterator[Pla
         again = [call for call in calls if _makes(queries, call, making)]
         left = [call for call in calls if not again or call.number < again[0].number]
         if control.deciding(block) <= control.deciding(end.value.block):
-            yield from filter(_needs_group, left)
+            yield from filter(needs_group, left)
         following = [each for each in unit.code.blocks[block].successors() if not again and each not in seen]
         seen.update(following)
         stack += [(each, -1) for each in following]
@@ -69,16 +68,6 @@ def _late(queries: Queries, end: Place, making: frozenset[Unit]) -> Iterator[Pla
 def _makes(queries: Queries, call: Place, making: frozenset[Unit]) -> bool:
     """Whether a call makes a process group, itself or in what it calls."""
     return call.method == "init_process_group" or not making.isdisjoint(queries.targets(call))
-
-
-def _needs_group(call: Place) -> bool:
-    """Whether a call is a collective of torch on the default group."""
-    row = next((operation.row for operation in call.operations), None)
-    callee = call.operand(0).val
-    if row is None or not any(o[0] == "ext" and str(o[1]).startswith(_TORCH) for o in callee.each):
-        return False
-    group = call.argument(*row.group) if row.group is not None else None
-    return group is None or group.val.is_const(None)
 
 
 INCORRECT = [

@@ -584,6 +584,27 @@ def _named(flow: Flow, units: Iterable[Unit], names: Collection[str]) -> Iterato
                 yield place
 
 
+def ways_back(place: Place, stops: Callable[[Place], bool]) -> Iterator[Place | None]:
+    """What runs before a value in its function, on every way, back to where `stops` holds, that one included; None where
+    a way comes from the start of the function."""
+    code = place.unit.code
+    seen: set[int] = set()
+    stack = [(place.value.block, place.number)]
+    while stack:
+        block, before = stack.pop()
+        for number in sorted((n for n in code.blocks[block].values if n < before), reverse=True):
+            each = place.value_at(number)
+            yield each
+            if stops(each):
+                break
+        else:
+            if not code.blocks[block].preds:
+                yield None
+            following = [each for each, raised in code.blocks[block].preds if not raised and each not in seen]
+            seen.update(following)
+            stack += [(each, len(code.values)) for each in following]
+
+
 def blocks_of(code: Code, header: int) -> list[int]:
     """The blocks of a loop, those of loops inside it too, without its test."""
     found = []

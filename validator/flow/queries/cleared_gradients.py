@@ -54,6 +54,11 @@ class Gradients:
         return frozenset(found)
 
     @cached_property
+    def touching(self) -> frozenset[Unit]:
+        """The units that compute gradients, clear or change them, themselves or below."""
+        return self.computing | self.clearing
+
+    @cached_property
     def in_hooks(self) -> bool:
         """Whether something is registered that may clear gradients when they have been used."""
         name = "register_post_accumulate_grad_hook"
@@ -82,7 +87,7 @@ class Gradients:
                 return True
             if (
                 place.value.op == "call"
-                and _is_open(place)
+                and is_open(place)
                 and any(_may_be(place, u) for u in self._named(place.method))
             ):
                 return True
@@ -102,7 +107,7 @@ class Gradients:
         for passed in self.flow.result(caller).passed.get(unit, ()):
             if not passed.away and not self._is_told_not_to(unit, passed):
                 return True
-        return any(_may_be(call, unit) and _is_open(call) for call in self.queries.calls_in(caller))
+        return any(_may_be(call, unit) and is_open(call) for call in self.queries.calls_in(caller))
 
     def _is_told_not_to(self, unit: Unit, call: Target | Passed) -> bool:
         """Whether a call passes False for a parameter without which the unit clears nothing."""
@@ -152,6 +157,11 @@ def clears(place: Place) -> bool:
     return value.op in ("store_attr", "delete") and value.data in _GRADIENTS
 
 
+def holds_gradient(place: Place) -> bool:
+    """Whether a value reads, changes or takes away the gradient of something."""
+    return place.value.op in ("attr", "store_attr", "delete") and place.value.data in _GRADIENTS
+
+
 def _is_of_gradients(zeroing: Place) -> bool:
     """Whether what is filled with zeros may be gradients: it is called so, lies in what is, or is an argument."""
     held = zeroing.receiver if not zeroing.method.startswith("_") else zeroing.operand(len(zeroing.value.args) - 1)
@@ -172,7 +182,7 @@ def _may_be(call: Place, unit: Unit) -> bool:
     return call.receiver is None or unit.cls is not None
 
 
-def _is_open(call: Place) -> bool:
+def is_open(call: Place) -> bool:
     """Whether nothing, or not all, is known of what a call runs."""
     site = call.result.sites.get(call.number)
     if site is not None and site.targets and not site.others:

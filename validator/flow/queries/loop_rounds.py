@@ -46,6 +46,13 @@ class Rounds(NamedTuple):
     always: bool
 
 
+class Switch(NamedTuple):
+    """A comparison that decides over something, which happens where it comes out as `holds`."""
+
+    test: Place
+    holds: bool
+
+
 class _NotComputed(Exception):
     """Something in a test is neither a number, nor the loop's, nor the same in all rounds."""
 
@@ -293,3 +300,21 @@ def decided_by(test: Place) -> Iterator[Place]:
         given = value.op in ("call", "store_attr") and not derived.isdisjoint(value.args[1:])
         if given or value.op in ("call", "attr") and not branches.isdisjoint(unit.control.around(value.block)):
             yield test.value_at(number)
+
+
+def deciding(place: Place) -> Iterator[Switch]:
+    """The comparisons by whose outcome a place is reached, in the same loop."""
+    blocks = place.unit.code.blocks
+    for branch, way in place.unit.control.settled(place.value.block):
+        end = blocks[branch].end
+        found = switch(place.value_at(end[1]), way == end[2])
+        if found is not None and blocks[branch].loop == blocks[place.value.block].loop:
+            yield found
+
+
+def switch(place: Place, holds: bool) -> Switch | None:
+    """The comparison that a value is, or that it is the opposite of."""
+    place = place.root
+    while place.value.op == "unary" and place.value.data == "Not":
+        place, holds = place.operand(0).root, not holds
+    return Switch(place, holds) if place.value.op == "compare" else None

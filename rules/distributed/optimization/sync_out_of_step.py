@@ -17,13 +17,12 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import argument_of
-from validator.flow.queries.loop_rounds import coincide
+from validator.flow.queries.loop_rounds import Switch, coincide, deciding, switch
 from validator.flow.queries.optimizers import optimizer_of
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Project
@@ -32,13 +31,6 @@ from validator.rule import Rule
 RULE = Rule(
     "MP559", "sync-out-of-step", "warning", "1.0", tokens=("no_sync", "grad_sync", "gradient_sync", "last_backward")
 )
-
-
-class Switch(NamedTuple):
-    """A comparison that decides over something, which happens where it comes out as `holds`."""
-
-    test: Place
-    holds: bool
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -59,13 +51,13 @@ def _steps(queries: Queries, unit: Unit) -> Iterator[Switch]:
     """What decides in which rounds an optimizer steps."""
     for call in queries.calls_in(unit):
         if call.method == "step" and optimizer_of(call) is not None:
-            yield from _deciding(call)
+            yield from deciding(call)
         for target in queries.targets(call):
             for position, holds in _asked_to_step(queries, target):
                 given = argument_of(unit, call.number, target, position)
-                switch = _of(call.value_at(given), holds) if given is not None else None
-                if switch is not None:
-                    yield switch
+                found = switch(call.value_at(given), holds) if given is not None else None
+                if found is not None:
+                    yield found
 
 
 def _asked_to_step(queries: Queries, unit: Unit) -> Iterator[tuple[int, bool]]:
@@ -87,33 +79,15 @@ def _syncs(queries: Queries, unit: Unit) -> Iterator[Switch]:
         given = place.operand(1) if value.op == "store_attr" and value.data in switches else None
         if value.op == "call" and place.method in switches:
             if "no_" in place.method:
-                yield from (Switch(test, not holds) for test, holds in _deciding(place))
+                yield from (Switch(test, not holds) for test, holds in deciding(place))
                 continue
             given = place.operand(1) if value.data.names else None
         if given is None:
             continue
-        if (switch := _of(given, True)) is not None:
-            yield switch
+        if (found := switch(given, True)) is not None:
+            yield found
         elif isinstance(on := given.val.constant(), bool):
-            yield from (Switch(test, holds is on) for test, holds in _deciding(place))
-
-
-def _deciding(place: Place) -> Iterator[Switch]:
-    """The comparisons by whose outcome a place is reached, in the same loop."""
-    blocks = place.unit.code.blocks
-    for branch, way in place.unit.control.settled(place.value.block):
-        end = blocks[branch].end
-        switch = _of(place.value_at(end[1]), way == end[2])
-        if switch is not None and blocks[branch].loop == blocks[place.value.block].loop:
-            yield switch
-
-
-def _of(place: Place, holds: bool) -> Switch | None:
-    """The comparison that a value is, or that it is the opposite of."""
-    place = place.root
-    while place.value.op == "unary" and place.value.data == "Not":
-        place, holds = place.operand(0).root, not holds
-    return Switch(place, holds) if place.value.op == "compare" else None
+            yield from (Switch(test, holds is on) for test, holds in deciding(place))
 
 
 def _finding(sync: Switch, step: Switch) -> Finding:

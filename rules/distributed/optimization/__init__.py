@@ -1,0 +1,1 @@
+"""Values reduced over ranks: sums, counts, means and gradients."""
