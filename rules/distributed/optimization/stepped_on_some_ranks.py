@@ -4,7 +4,9 @@ What it does
     Reports `step()` of an optimizer or of a learning-rate schedule, `set_epoch()` of a sampler, `update()` of a
     `GradScaler`, and `load_state_dict()` of an optimizer, or of a model that DDP has wrapped already, behind a test
     that some ranks pass and others do not, in a function that computes gradients, or steps an optimizer, on all of
-    them. Silent where something is broadcast afterwards, or another branch takes the same step.
+    them. The same where other weights are written there (loaded, copied, averaged, in a function that is called as
+    well) and the ranks that skip it run that model, too, or train it. Silent where something is broadcast or wrapped
+    afterwards, or another branch takes the same step.
 
 Why is this bad
     The ranks go on with other learning rates, other weights or another order of the data than each other. Nothing
@@ -18,26 +20,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.domains.placement import may
+from validator.domains.placement import WRAPPING, may
 from validator.domains.spmd import NONE, Causes, only
 from validator.effects.evidence import asks_for_rank
 from validator.finding import Finding
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.changed_weights import ChangedWeights
 from validator.flow.queries.optimizers import is_scaler, libraries_of, optimizer_of
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP561", "stepped-on-some-ranks", "warning", "1.0", tokens=("step", "set_epoch"), solves=True)
+RULE = Rule("MP561", "stepped-on-some-ranks", "warning", "1.0", tokens=("step", "set_epoch", "backward"), solves=True)
 
 _SCHEDULES = "torch.optim.lr_scheduler."
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    queries = project.analysis(Queries)
-    for unit in queries.mentioning("step", "set_epoch", "update"):
-        steps = list(_steps(queries, unit))
+    queries, weights = project.analysis(Queries), project.analysis(ChangedWeights)
+    for unit in queries.mentioning("step", "set_epoch", "update", "backward"):
+        steps = list(_steps(queries, weights, unit))
         texts = [call.operand(0).text for call, _ in steps]
         guarded = [
             (call, what)
@@ -57,25 +60,32 @@ def check_project(project: Project) -> Iterator[Finding]:
             )
 
 
-def _steps(queries: Queries, unit: Unit) -> Iterator[tuple[Place, str]]:
+def _steps(queries: Queries, weights: ChangedWeights, unit: Unit) -> Iterator[tuple[Place, str]]:
     """The calls that change by what a rank trains, and what that is."""
     for call in queries.calls_in(unit):
-        receiver = call.receiver if call.around() else None
-        if receiver is None:
+        if not call.around():
             continue
-        if call.method == "step" and any(name.startswith(_SCHEDULES) for name in libraries_of(receiver)):
-            yield call, "the learning rate"
-        elif call.method == "step" and optimizer_of(call) is not None:
-            yield call, "the model"
-        elif call.method == "set_epoch":
-            yield call, "the order of the data"
-        elif call.method == "update" and is_scaler(receiver):
-            yield call, "the scale of the loss"
-        elif call.method == "load_state_dict":
-            if any(name.startswith("torch.optim.") for name in libraries_of(receiver)):
-                yield call, "the optimizer"
-            elif may(_wrapped(receiver).closed.state, "ddp"):
-                yield call, "the model"
+        if any(weights.is_used_by_all(call, model) for model in weights.by(call)):
+            yield call, "a model"
+        elif (receiver := call.receiver) is not None and (what := _stepped(call, receiver)):
+            yield call, what
+
+
+def _stepped(call: Place, receiver: Place) -> str:
+    """What stays as it was on ranks that skip a call of an object's method."""
+    if call.method == "step" and any(name.startswith(_SCHEDULES) for name in libraries_of(receiver)):
+        return "the learning rate"
+    if call.method == "step" and optimizer_of(call) is not None:
+        return "the model"
+    if call.method == "set_epoch":
+        return "the order of the data"
+    if call.method == "update" and is_scaler(receiver):
+        return "the scale of the loss"
+    if call.method == "load_state_dict" and any(name.startswith("torch.optim.") for name in libraries_of(receiver)):
+        return "the optimizer"
+    if call.method == "load_state_dict" and may(_wrapped(receiver).closed.state, "ddp"):
+        return "the model"
+    return ""
 
 
 def _wrapped(model: Place) -> Place:
@@ -85,9 +95,16 @@ def _wrapped(model: Place) -> Place:
 
 
 def _is_broadcast(queries: Queries, call: Place) -> bool:
-    """Whether a function broadcasts or synchronises something after a call, or calls what does."""
+    """Whether a function broadcasts, synchronises or wraps something after a call, or calls what does."""
     later = (each for each in queries.calls_in(call.unit) if each.number > call.number)
-    return any("broadcast" in each.method or each.method.startswith("sync_") for each in later)
+    return any("broadcast" in each.method or each.method.startswith("sync_") or _equalizes(each) for each in later)
+
+
+def _equalizes(call: Place) -> bool:
+    """Whether a call wraps or shards a model, or broadcasts in what it runs: either may make the ranks equal."""
+    steps = (call.result.steps.get((call.number, position), ()) for position in range(len(call.value.args)))
+    wraps = any(not WRAPPING.isdisjoint(each) for each in steps)
+    return wraps or any("broadcast" in operation.name for operation, _ in call.reached())
 
 
 def _by_rank(call: Place) -> Causes:
@@ -132,7 +149,64 @@ INCORRECT = [
     ),
 ]
 
+_REPLICAS = """
+import torch
+import torch.distributed as dist
+
+def send(module):
+    for tensor in list(module.parameters()) + list(module.buffers()):
+        dist.broadcast(tensor.data, src=0)
+
+def tensors(module):
+    return list(module.named_parameters()) + list(module.named_buffers())
+
+def copy(source, target):
+    known = dict(tensors(source))
+    for name, tensor in tensors(target):
+        tensor.copy_(known[name].detach())
+
+def main(loader, first, second, resumed):
+    rank = dist.get_rank()
+    {before}
+    if rank == 0:
+        for name, module in [("first", first), ("second", second)]:
+            copy(resumed[name], module){mark}
+    {after}
+    optimizer = torch.optim.Adam(params=list(first.parameters()) + list(second.parameters()))
+    for batch in loader:
+        optimizer.zero_grad()
+        second(first(batch)).mean().backward()
+        for parameter in first.parameters():
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= dist.get_world_size()
+        optimizer.step()
+"""
+_SEND = "for module in (first, second):\n        send(module)"
+_AVERAGE = """
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def main(loader, net, average, path):
+    model = DDP(net)
+    for batch in loader:
+        with torch.no_grad():
+            target = {asked}
+        (model(batch) - target).pow(2).mean().backward()
+        if dist.get_rank() == 0:
+            for a, b in zip(average.parameters(), net.parameters()):
+                a.data.mul_(0.99).add_(b.data, alpha=0.01){mark}
+            torch.save(average.state_dict(), path)
+"""
+
+INCORRECT += [
+    _REPLICAS.replace("{before}", _SEND).replace("{mark}", "  # error: MP561").replace("{after}", ""),
+    _AVERAGE.replace("{asked}", "average(batch)").replace("{mark}", "  # error: MP561"),
+]
+
 CORRECT = [
+    _REPLICAS.replace("{before}", "").replace("{mark}", "").replace("{after}", _SEND),
+    _AVERAGE.replace("{asked}", "batch").replace("{mark}", ""),
     _TRAINING.replace(
         "{step}",
         """schedule.step()

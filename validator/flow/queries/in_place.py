@@ -17,10 +17,10 @@ _TAKING = frozenset({"values", "items", "parameters"})
 def writes_into_arguments(flow: Flow, unit: Unit) -> bool:
     """Whether a unit changes in place what lies in its arguments: `p.grad.mul_(scale)` for each `p` of a list."""
     calls = (Place(flow, unit, number) for number, value in enumerate(unit.code.values) if value.op == "call")
-    return any(_is_of_argument(each) for call in calls for each in _written(call))
+    return any(_is_of_argument(each) for call in calls for each in written(call))
 
 
-def _written(call: Place) -> Iterator[Place]:
+def written(call: Place) -> Iterator[Place]:
     """What a call changes: the receiver of a method that works in place, the first argument of such a function."""
     name, receiver = call.method, call.receiver
     if not name.endswith("_") or name.startswith("__") or name.endswith("__"):

@@ -151,7 +151,17 @@ class Owners:
         elif method in _SAME:
             self._on(here, way, *(args[-1:] if args else (here.receiver.number,) if here.receiver else ()))
         elif method not in ("list", "dict", "set", "defaultdict") or args:
-            self.known = False
+            self._given_back(here, way)
+
+    def _given_back(self, here: Place, way: Way) -> None:
+        """What functions of the project give back; of a generator its elements are not followed."""
+        site = here.result.sites.get(here.number)
+        targets = site.targets if site is not None and not site.others else ()
+        self.known = self.known and bool(targets)
+        for target in targets:
+            returned = target.unit.code.returned
+            self.known = self.known and bool(returned)
+            self._stack += [(Place(self.flow, target.unit, number), way) for number in returned]
 
     def _passed(self, here: Place, way: Way) -> None:
         """What callers pass; where nobody is known to call, the parameter itself."""
