@@ -3,10 +3,12 @@
 What it does
     Sections in the manner of Hydra's `_target_` (torchtune's `_component_`, `class_path` with `init_args`) are calls:
     the keys beside the name are the arguments. Reported is a key that the function or class of the project has no
-    parameter for, and a name that its module lacks; in YAML, JSON and TOML files and in dictionaries of the source. So
-    are sections that a call unpacks (`Mask(**config.data.mask)`), of the files that the program is given (the default
-    of an option, what scripts pass, what Hydra composes), with what the call needs and the section lacks: a warning
-    where the file is only one that may be chosen, or where the keys alone tell which section is meant.
+    parameter for, and a name that its module lacks; in YAML, JSON and TOML files and in dictionaries of the source,
+    those that are made by keywords (`dict(class_name="pkg.Class", size=1)`, and what `update` adds) where a function
+    of the project takes such a name beside any other keyword. So are sections that a call unpacks
+    (`Mask(**config.data.mask)`), of the files that the program is given (the default of an option, what scripts pass,
+    what Hydra composes), with what the call needs and the section lacks: a warning where the file is only one that
+    may be chosen, or where the keys alone tell which section is meant.
     Silent where `**kwargs` or a decorator may take anything, about names outside the project, keys that begin with
     `_`, keys that some code takes out again (`pop`) or that the module of what is made spells (it looks them up in the
     section itself), and where most sections that make one thing do not fit it: there the program has a way of its own.
@@ -25,6 +27,7 @@ from typing import NamedTuple
 
 from validator.analysis.interfaces.binding import keeps_signature, parameters, written
 from validator.analysis.named import Named, is_path
+from validator.analysis.options.keyword_sections import KeywordSections
 from validator.analysis.options.sections import Part, Sections
 from validator.definitions import Missing, Symbol
 from validator.errors import nearest
@@ -275,6 +278,10 @@ def _sections(project: Project) -> Iterator[_Section]:
         if any(key in module.source.text for key in targets) and not is_test(module.path):
             for unit in project.analysis(Flow).whole_units(module):
                 yield from _of_unit(unit, targets)
+    keyword_sections = project.analysis(KeywordSections)
+    for module in project.modules.values() if keyword_sections.naming else ():
+        for unit in project.analysis(Flow).whole_units(module) if not is_test(module.path) else ():
+            yield from (_Section(unit.path, *each) for each in keyword_sections.of_unit(unit))
 
 
 def _of_file(path: str, settings: Settings, targets: dict[str, str]) -> Iterator[_Section]:
@@ -387,7 +394,37 @@ torchrun train.py --config conf/large.yaml
 optimizer: {momentum: 3}
 """
 
+_KEYWORDS = """\
+# file: rl/__init__.py
+# file: rl/build.py
+import importlib
+
+
+class Keys(dict):
+    def __getattr__(self, name):
+        return self[name]
+
+
+def construct(class_name=None, **kwargs):
+    module, name = class_name.rsplit(".", 1)
+    return getattr(importlib.import_module(module), name)(**kwargs)
+# file: rl/augment.py
+class Pipe:
+    def __init__(self, p=1, flip=0, rotate_all=0):
+        self.p, self.flip, self.rotate_all = p, flip, rotate_all
+# file: rl/train.py
+from rl.build import Keys, construct
+
+
+def main(p):
+    config = Keys()
+    config.augment = Keys(class_name="rl.augment.Pipe", p=p)
+    config.augment.update(flip=1, {key}=1)
+    return construct(**config.augment)
+"""
+
 INCORRECT = (
+    _KEYWORDS.replace("{key}=1)", "rotate=1)  # error: MP306"),
     _MASK + "    roll: true  # error: MP306\n",
     _LOADED
     + """# file: conf/small.yaml
@@ -425,6 +462,7 @@ RECIPE = {"loss": {"_target_": "rl.losses.KDLoss", "temperature": 1.0, "ignore":
 )
 
 CORRECT = (
+    _KEYWORDS.replace("{key}", "rotate_all"),
     _MASK + "    random_roll: true\n",
     _LOADED
     + """# file: conf/small.yaml

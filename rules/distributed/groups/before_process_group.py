@@ -2,9 +2,9 @@
 
 What it does
     Goes back from `init_process_group()`, and from calls of functions that make the group, on every way through the
-    function. Reports calls of `torch.distributed` that need the default group and come before it, whether straight or in
-    a function that always makes them. Silent where a branch of its own stands around one of them (it may ask whether
-    there is a group), and where the group is only made if there is none.
+    function. Reports calls of `torch.distributed` that need the default group and come before it, whether straight or
+    in a function that always makes them. Silent where a branch of its own stands around one of them (it may ask
+    whether there is a group), and where the group is only made if there is none.
 
 Why is this bad
     The call raises `Default process group has not been initialized`. The group cannot have been made before: a second

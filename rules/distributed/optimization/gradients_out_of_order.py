@@ -1,14 +1,16 @@
 """Gradients that are cleared before they are used, or bounded after.
 
 What it does
-    Goes back, on every way through a function, from a step of an optimizer and from a call that clips gradients. Reports
-    a step before which gradients were cleared and none computed; a clip whose gradients have been used by a step before;
-    and gradients that are cleared in each round of a loop whose number tells in which rounds the optimizer steps. Silent
-    where something that is not known runs in between and the function computes no gradients itself.
+    Goes back, on every way through a function, from a step of an optimizer and from a call that clips gradients.
+    Reports a step before which gradients were cleared and none computed; a clip whose gradients have been used by a
+    step before; and gradients that are cleared in each round of a loop whose number tells in which rounds the
+    optimizer steps. Silent where something that is not known runs in between and the function computes no gradients
+    itself.
 
 Why is this bad
-    The step finds no gradients and changes nothing; what is clipped late has changed the weights already; and of several
-    rounds whose gradients are to add up only the last one counts. Nothing fails: the model learns little or nothing.
+    The step finds no gradients and changes nothing; what is clipped late has changed the weights already; and of
+    several rounds whose gradients are to add up only the last one counts. Nothing fails: the model learns little or
+    nothing.
 
 References
     https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
@@ -66,7 +68,8 @@ class _Order:
         if last is not None and (not crossed or self.own):
             yield _finding(
                 step,
-                f"`{name}` takes a step in `{step.unit.qualname}` right after its gradients were cleared: it changes nothing",
+                f"`{name}` takes a step in `{step.unit.qualname}` right after its gradients were cleared:"
+                " it changes nothing",
                 f"call `{name}.zero_grad()` before `backward()`, or after the step",
                 Related(step.unit.path, last.at[0], "they are cleared here"),
                 "warning" if crossed else None,
@@ -76,7 +79,8 @@ class _Order:
         if lost is not None:
             yield _finding(
                 lost,
-                f"`{name}` steps in some rounds only, and its gradients are cleared in each: those of the others are lost",
+                f"`{name}` steps in some rounds only, and its gradients are cleared in each:"
+                " those of the others are lost",
                 "clear them in the rounds in which the optimizer steps",
                 Related(step.unit.path, step.at[0], "the step"),
                 "warning",

@@ -115,7 +115,7 @@ class Names:
 
     def _lost(self, name: str, rows: list[Occurrence]) -> Lost | None:
         kind = Counter(row.kind for row in rows).most_common(1)[0][0]
-        now = list(self.after.occurrences(name))
+        now = self._near(rows, list(self.after.occurrences(name)))
         code = [row for row in now if row.kind != "setting"]
         if kind == "attribute" and (stores := self._unread(rows, now)):
             renamed = self.renamed(rows[0])
@@ -134,6 +134,22 @@ class Names:
         keys = renamed is None and all(row.kind == "key" for row in stale)
         kept = keys and not any(row.unit is not None and self.after.twin(row.unit) for row in rows if row.kind == "key")
         return Lost(name, kind, rows[0], renamed.name if renamed else "", renamed, tuple(stale), kept)
+
+    def _near(self, rows: list[Occurrence], now: list[Occurrence]) -> list[Occurrence]:
+        """Without the places in copies that are complete: no program imports them together with what changed, and they
+        define what they ask for."""
+        changed = self._together({row.path for row in rows})
+        apart = {row.path for row in now if row.unit is not None} - changed
+        if not changed or not apart:
+            return now
+        copies = self._together({row.path for row in now if row.path in apart and row.role == "defines"}) - changed
+        asking = {row.path for row in now if row.role in ("asks", "tries") and row.path in copies}
+        return [row for row in now if row.path not in copies] if asking else now
+
+    def _together(self, paths: set[str]) -> set[str]:
+        """The files that some program has together with one of some files."""
+        modules = (self.after.module(self.after.project.files[path].absolute) for path in paths)
+        return {path for module in modules if module is not None for path in self.after.beside(module)}
 
     def _unread(self, rows: list[Occurrence], now: list[Occurrence]) -> list[Occurrence]:
         """The places that still set an attribute of another object, which nothing reads since the change."""
@@ -214,7 +230,8 @@ class Names:
         """Whether a place that was there before asks, with a default, for what has another name now: it gets the
         default for ever. One that knows the new name too reads what was saved under the old one."""
         renamed = self.renamed(rows[0])
-        if renamed is None or rows[0].kind not in _GIVEN or not is_telling(row.name) or is_foreign(row.path):
+        given = any(each.kind in _GIVEN for each in rows)
+        if renamed is None or not given or not is_telling(row.name) or is_foreign(row.path):
             return False
         assert row.unit is not None
         before = self.before.twin(row.unit)

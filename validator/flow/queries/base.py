@@ -585,8 +585,8 @@ def _named(flow: Flow, units: Iterable[Unit], names: Collection[str]) -> Iterato
 
 
 def ways_back(place: Place, stops: Callable[[Place], bool]) -> Iterator[Place | None]:
-    """What runs before a value in its function, on every way, back to where `stops` holds, that one included; None where
-    a way comes from the start of the function."""
+    """What runs before a value in its function, on every way, back to where `stops` holds, that one included; None
+    where a way comes from the start of the function."""
     code = place.unit.code
     seen: set[int] = set()
     stack = [(place.value.block, place.number)]

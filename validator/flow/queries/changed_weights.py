@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
+from collections.abc import Set as AbstractSet
 
 from validator.domains.spmd import NONE, only
 from validator.flow.program.unit import Unit
@@ -92,7 +93,7 @@ class ChangedWeights:
             if call.value.op == "call" and self._uses(call, {read.number})
         )
 
-    def _uses(self, call: Place, held: Collection[int]) -> bool:
+    def _uses(self, call: Place, held: AbstractSet[int]) -> bool:
         """Whether a call runs one of some models of its unit, makes an optimizer of it, or has a function run it."""
         if call.operand(0).root.number in held:
             return True
@@ -108,7 +109,7 @@ class ChangedWeights:
         )
 
     @staticmethod
-    def _is_asked(part: Place, held: Collection[int]) -> bool:
+    def _is_asked(part: Place, held: AbstractSet[int]) -> bool:
         """Whether a value is `parameters()` of one of some models."""
         if part.value.op != "call" or part.method != "parameters" or part.receiver is None:
             return False
