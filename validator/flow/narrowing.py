@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from validator.definitions import ClassDef
+from validator.definitions import PLAIN_BASES, ClassDef
 from validator.domains.placement import steps_of
 from validator.flow.values import Obj, Val
 from validator.ir import Value
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 
 OBJECTS = frozenset({"inst", "self", "handle"})  # of classes of the project
+_ROOTS = PLAIN_BASES - {"Exception"} | {"torch.nn.Module"}  # bases of libraries that have none but such themselves
+_BY_MEMBERS = ("typing.", "typing_extensions.", "collections.abc.")  # of these is what has their methods
 
 
 class ClassTest(NamedTuple):
@@ -93,11 +95,37 @@ def narrowed(value: Val, classes: Val, holds: bool, models: Models) -> Val:
     if any(steps):
         return value.placed(_placed(value.state, steps, holds))
     tested = _classes(wanted)
-    if not holds or not tested:
+    if not holds:
         return value
+    if not tested:
+        return kept_by(value, classes, holds)
     kept = {o for o in value.objs if o[0] in ("inst", "self") and not tested.isdisjoint(o[1].mro)}
     kept |= {("self", cls) for cls in tested if not _is_told(value, cls)}
     return Val(frozenset(kept), value.v, value.n, value.p, value.state)
+
+
+def kept_by(value: Val, classes: Val, holds: bool) -> Val:
+    """A value without the objects of the project that cannot be of some classes, in which it has been found to be."""
+    kept = _of_any(value.objs, _wanted(classes)) if holds else value.objs
+    return value if kept == value.objs else Val(kept, value.v, value.n, value.p, value.state)
+
+
+def _of_any(objs: frozenset[Obj], wanted: list[Obj]) -> frozenset[Obj]:
+    """The objects that may be of one of some classes, of libraries too; all where one of these is not known."""
+    if not wanted or any(o[0] not in ("class", "ext") for o in wanted):
+        return objs
+    return frozenset(o for o in objs if o[0] not in ("inst", "self") or any(_may_be_of(o[1], each) for each in wanted))
+
+
+def _may_be_of(cls: ClassDef, wanted: Obj) -> bool:
+    """Whether objects of a class, or of one below it, may be of another."""
+    if wanted[0] == "class":
+        return wanted[1] in cls.relatives
+    name = wanted[1].rpartition(".")[2]
+    if wanted[1] == "object" or wanted[1].startswith(_BY_MEMBERS):
+        return True
+    bases = {base for each in cls.relatives for base in each.outer_bases}
+    return wanted[1] in bases or not bases <= _ROOTS or any(each.name == name for each in cls.relatives)
 
 
 def _is_told(value: Val, cls: ClassDef) -> bool:
@@ -107,9 +135,10 @@ def _is_told(value: Val, cls: ClassDef) -> bool:
 
 def told_apart(objs: frozenset[Obj], classes: Val, holds: bool) -> frozenset[Obj]:
     """The objects that are, or are not, of some classes; where one of these is not known, all of them may be left."""
-    tested = _classes(_wanted(classes))
+    wanted = _wanted(classes)
+    tested = _classes(wanted)
     if not tested:
-        return objs
+        return _of_any(objs, wanted) if holds else objs
     known = {o for o in objs if o[0] in OBJECTS}
     kept = frozenset(o for o in known if tested.isdisjoint(o[1].mro) is not holds)
     if not holds:

@@ -202,7 +202,8 @@ class Objects:
 
     def _closed(self, place: Place) -> Val:
         """A value with what callers pass; a parameter that is declared to be of the project's classes is nothing else,
-        whoever may call, unless the program itself passes objects of classes that have nothing to do with these."""
+        whoever may call, unless the program itself passes objects of classes that have nothing to do with these, or
+        one of the classes itself."""
         closed, root = place.closed, place.root
         said = self.flow.parameters.declared(root.unit, root.value.data[1]) if root.value.op == "param" else BOTTOM
         if not said.objs and (not closed.objs or TOP in closed.objs):
@@ -320,13 +321,23 @@ class Objects:
     def reached_by(self, callee: Place, user: Place) -> Reached:
         """What calling a value may run at a place, behind tests that compare it (`if cls is Adam`). What somebody
         stored in an object of unknown class is not sure to be there."""
-        value = _or_below(callee, self._closed(callee))
+        value = self._or_class(callee, _or_below(callee, self._closed(callee)))
         for other, same in callee.unit.class_tests.compared(callee.number, user.value.block):
             value = without(value, callee.value_at(other).closed, same)
         found = self._reached(value, ())
         owners = self.held(callee.operand(0)).classes if callee.value.op == "attr" else ()
         own = all(any(callee.value.data in each.attributes for each in cls.relatives) for cls in owners)
-        return found if own else found._replace(complete=False)
+        left = not owners or bool(self.held(callee.operand(0), user).classes)  # behind tests of its class
+        return found if own and left else found._replace(complete=False)
+
+    def _or_class(self, callee: Place, value: Val) -> Val:
+        """What is called: of a parameter that its annotation alone tells the class itself too, whose name many write
+        where they mean `type[…]`."""
+        root = callee.root
+        if root.value.op != "param" or any(o[0] in OBJECTS for o in self._passed(root).objs):
+            return value
+        said = classes_of(self.flow.parameters.declared(root.unit, root.value.data[1]))
+        return Val(value.objs | {("class", cls) for cls in said}) if value.objs else value
 
     def _reached(self, callee: Val, given: tuple[Argument, ...]) -> Reached:
         found: list[Callee] = []
@@ -404,10 +415,10 @@ class Objects:
 
 
 def _contradicts(o: Obj, classes: frozenset[ClassDef]) -> bool:
-    """Whether an object is of a class of the program that is neither above nor below any of the declared ones."""
-    if o[0] not in OBJECTS or is_test(o[1].path) or not classes:
+    """Whether an object is a class, or of a class of the program that is neither above nor below any declared one."""
+    if o[0] not in (*OBJECTS, "class") or is_test(o[1].path) or not classes:
         return False
-    return not any(cls in o[1].mro or o[1] in cls.mro for cls in classes)
+    return o[0] == "class" or not any(cls in o[1].mro or o[1] in cls.mro for cls in classes)
 
 
 def _or_below(callee: Place, value: Val) -> Val:

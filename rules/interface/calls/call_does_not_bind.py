@@ -336,6 +336,56 @@ def make(tokens):
 )
 
 CORRECT = (
+    # the annotation says an object where the class itself is meant: callers pass it, or nobody is known
+    """
+import torch.nn as nn
+
+
+class Block(nn.Module):
+    expansion = 1
+
+    def __init__(self, inplanes, planes):
+        super().__init__()
+        self.conv = nn.Conv2d(inplanes, planes, 3)
+
+    def forward(self, x):
+        return self.conv(x)
+
+
+class Net(nn.Module):
+    def __init__(self, block: Block, planes):
+        super().__init__()
+        self.first = block(planes, planes)
+        self.second = self.layer(block, planes)
+
+    def layer(self, block: Block, planes):
+        return block(planes * block.expansion, planes=planes)
+
+
+def layer(block: Block, planes):
+    return block(planes, planes=planes)
+
+
+Net(Block, 64)
+""",
+    # an object of a library
+    """
+import torch
+
+
+class Batch:
+    def size(self):
+        return 3
+
+
+def size(batch: Batch):
+    if isinstance(batch, (torch.Tensor, torch.nn.Module)):
+        return batch.size(0)
+    return batch.size()
+
+
+size(Batch())
+""",
     # what a dictionary brings to a partial is passed, too
     """
 from functools import partial

@@ -306,6 +306,34 @@ class Trainer:
 """
 
 CORRECT = (
+    # what is found to be of a library's class is none of the project's, in what is called with it too
+    """
+import torch
+
+
+class Batch:
+    def __init__(self, tokens):
+        self.tokens = tokens
+
+
+def count(tensor):
+    return tensor.numel()
+
+
+def dense(tensor):
+    if torch.is_tensor(tensor):
+        return tensor.numel()
+    return 0
+
+
+def size(batch: Batch):
+    if isinstance(batch, torch.Tensor):
+        return count(batch)
+    return len(batch.tokens) + dense(batch)
+
+
+size(Batch([1]))
+""",
     # all variables are handed on, the object among them
     """
 def keep(values):

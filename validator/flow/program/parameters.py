@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from validator.flow.annotations import declared
 from validator.flow.callgraph.sections import of_program
+from validator.flow.narrowing import kept_by
 from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_test
 from validator.flow.values import BOTTOM, NOT_YET, UNKNOWN, Val, const, join, join_origins
@@ -39,11 +40,27 @@ class Parameters:
                 found.append(NOT_YET)
             for passed in rows or ():
                 value = passed.argument(position)
-                value = self.flow.close(value, caller) if value is not None else self.default(unit, name)
+                if value is None:
+                    value = self.default(unit, name)
+                else:
+                    value = self._behind_tests(caller, passed.site, unit, position, self.flow.close(value, caller))
                 if passed.away:
                     value = self._per_process(caller, passed.site, value, unit, position)
                 found.append(value)
         return join_origins(found)
+
+    def _behind_tests(self, caller: Unit, site: int, unit: Unit, position: int, value: Val) -> Val:
+        """What a call passes, without the objects that tests of their class around it have told apart."""
+        from validator.flow.queries.escapes import argument_of
+
+        given = argument_of(caller, site, unit, position) if caller.class_tests.by_subject else None
+        tests = caller.class_tests.around(given, caller.code.values[site].block) if given is not None else ()
+        for classes, holds in tests:
+            tested = self.flow.close(join(self.flow.vals(caller, (classes,))), caller)
+            if NOT_YET in (value, tested):
+                return NOT_YET
+            value = kept_by(value, tested, holds)
+        return value
 
     def _per_process(self, caller: Unit, number: int, value: Val, unit: Unit, position: int) -> Val:
         """An argument for code in other processes: the variable of a loop is another value in each."""

@@ -119,19 +119,25 @@ class Place(NamedTuple):
         return (
             self.catches("AttributeError", "Exception")
             or any(not asking.isdisjoint(test.words) for test in self.tests)
+            or any(_is_predicate(call) for call in self._calls_about)
             or not asking.isdisjoint(self._words_of_helpers)
         )
+
+    @property
+    def _calls_about(self) -> list[Place]:
+        """The calls in the conditions around the place that are given the object whose attribute it is."""
+        if self.value.op != "attr":
+            return []
+        asked = self.operand(0).key
+        calls = [part for test in self.tests_inside for part in test.parts if part.value.op == "call"]
+        return [call for call in calls if any(call.operand(i).key == asked for i in range(1, len(call.value.args)))]
 
     @property
     def _words_of_helpers(self) -> Iterator[str]:
         """The words of what functions of the project give that are asked around the place about the object whose
         attribute it is: `is_parallel(model)` of `model.module`."""
-        if self.value.op != "attr":
-            return
         seen: set[Unit] = set()
-        asked = self.operand(0).key
-        calls = [part for test in self.tests_inside for part in test.parts if part.value.op == "call"]
-        queue = [call for call in calls if any(call.operand(i).key == asked for i in range(1, len(call.value.args)))]
+        queue = self._calls_about
         while queue:
             call = queue.pop()
             site = call.result.sites.get(call.number)
@@ -402,6 +408,11 @@ class Place(NamedTuple):
         """The collectives that a call is."""
         site = self.result.sites.get(self.number)
         return site.operations if site is not None else ()
+
+
+def _is_predicate(call: Place) -> bool:
+    """Whether a call asks a library what an object is: `torch.is_tensor(x)`, `dataclasses.is_dataclass(x)`."""
+    return any(o[0] == "ext" and o[1].rpartition(".")[2].startswith("is") for o in call.operand(0).val.each)
 
 
 def _decisive(flow: Flow, unit: Unit) -> Iterator[Place]:
