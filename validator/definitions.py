@@ -120,6 +120,10 @@ def _is_accessor(function: Function) -> bool:
 
 
 _OBJECTS = ("self", "cls")
+# Libraries whose decorators leave a method what it is.
+_WRAPPING_METHODS = frozenset({
+    "abc", "abstractmethod", "contextlib", "functools", "property", "ray", "torch", "typing", "typing_extensions",
+})  # fmt: skip
 
 
 class Method:
@@ -171,11 +175,14 @@ class Method:
 
     @cached_property
     def is_static(self) -> bool:
-        """Whether the first parameter is no object of the class: of a static method, and of a function that the class
-        only keeps (`Scaler.overflows(gradient)`): all calls of it are on the class and none passes on `self`."""
+        """Whether the first parameter is no object of the class: of a static method, of a function that the class
+        only keeps (`Scaler.overflows(gradient)`): all calls of it are on the class and none passes on `self`; and of
+        one that a library takes to call it with something of its own (`@bindings.add("c-c")` on `_(event)`)."""
         facts, cls = self.facts, self.cls
-        if facts.is_static or cls is None or facts.decorators or not facts.params or facts.params[0].name in _OBJECTS:
+        if facts.is_static or cls is None or not facts.params or facts.params[0].name in _OBJECTS:
             return facts.is_static
+        if facts.decorators:
+            return any(map(self._is_taken_by, facts.decorators))
         found = False
         for caller, call in self.module.project.calls(self.name):
             around = caller.cls
@@ -190,6 +197,14 @@ class Method:
                     return False
                 found = True
         return found
+
+    def _is_taken_by(self, decorator: str) -> bool:
+        """Whether a decorator is something of which nothing is known: no function of the project, no wrapper of a
+        method that is known to leave it one."""
+        found = self.module.project.lookup(self.module.top, decorator.removesuffix("()"))
+        if isinstance(found, Method | ClassDef) or self.facts.is_property or self.facts.is_classmethod:
+            return False
+        return not isinstance(found, External) or found.path.partition(".")[0] not in _WRAPPING_METHODS
 
     @cached_property
     def own_object(self) -> str | None:

@@ -306,6 +306,24 @@ class Trainer:
 """
 
 CORRECT = (
+    # a function that a library takes, to call it with something of its own
+    """
+from prompt_toolkit.key_binding import KeyBindings
+
+
+class App:
+    bindings = KeyBindings()
+
+    def __init__(self, name):
+        self.name = name
+
+    @bindings.add("c-c")
+    def _(event):
+        event.app.exit()
+
+
+App("x")
+""",
     # what is found to be of a library's class is none of the project's, in what is called with it too
     """
 import torch
