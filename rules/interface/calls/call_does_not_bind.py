@@ -85,6 +85,8 @@ def _failures(project: Project) -> Iterator[Failure]:
                 continue
             if _expects_failure(call) or (place := objects.call_at(function.module, call.at)) is None:
                 continue
+            if place.is_switched_off:
+                continue
             callee, seen = (place.operand(1), seen) if partial else objects.run_for(place, seen)
             if not suspects.may_refuse(function, seen, partial) or _of_another_sibling(callee):
                 continue

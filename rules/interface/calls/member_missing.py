@@ -125,6 +125,19 @@ def _is_option(project: Project, name: str) -> bool:
 
 
 INCORRECT = (
+    # an attribute that callers choose
+    """\
+class Model:
+    def __init__(self, strategy, tied=False):
+        self.strategy = strategy
+        self.tied = tied
+
+    def weights(self):
+        return self.strategy if not self.tied else self.tied_weights  # error: MP120
+
+
+Model(None)
+""",
     """\
 class Trainer:
     def __init__(self, strategy):
@@ -306,6 +319,28 @@ class Trainer:
 """
 
 CORRECT = (
+    # an attribute that is never true
+    """
+class Config:
+    is_encoder_decoder = False
+
+    def __init__(self, hidden):
+        self.hidden = hidden
+
+
+class Model:
+    def __init__(self, strategy):
+        self.config = Config(strategy.hidden)
+        self.tied = False
+
+    def encode(self, strategy):
+        if self.config.is_encoder_decoder:
+            return self.get_encoder(strategy)
+        return self.config.hidden if not self.tied else self.tied_weights
+
+
+Model(None)
+""",
     # a function that a library takes, to call it with something of its own
     """
 from prompt_toolkit.key_binding import KeyBindings

@@ -118,10 +118,48 @@ class Place(NamedTuple):
         asking = _ASKING | {name}
         return (
             self.catches("AttributeError", "Exception")
+            or self.is_switched_off
             or any(not asking.isdisjoint(test.words) for test in self.tests)
             or any(_is_predicate(call) for call in self._calls_about)
             or not asking.isdisjoint(self._words_of_helpers)
         )
+
+    @property
+    def is_switched_off(self) -> bool:
+        """Whether a test around the place asks for an attribute that is the same constant in all objects, and leads
+        elsewhere: `if self.flag: …` where `__init__` sets `self.flag = False`, and nobody anything else."""
+        blocks = self.unit.code.blocks
+        for branch in self.unit.control.deciding(self.value.block):
+            kind, test, *ways = blocks[branch].end
+            if kind != "branch" or ways[0] == ways[1]:
+                continue
+            asked, (holds, fails) = self.value_at(test), ways
+            while asked.value.op == "unary" and asked.value.data == "Not":
+                asked, holds, fails = asked.operand(0), fails, holds
+            constants = asked.constants_of_attribute
+            taken = {holds if constant else fails for constant in constants}
+            left = [way for way in (holds, fails) if way not in taken] if taken else []
+            if any(self.unit.control.leads(self.value.block, branch, way) for way in left):
+                return True
+        return False
+
+    @property
+    def constants_of_attribute(self) -> list[Any]:
+        """Of an attribute the constants that it holds in all objects which may be asked for it; none where something
+        else may be there, such as what callers choose."""
+        if self.value.op != "attr":
+            return []
+        name, held = self.value.data, self.closed.each
+        owners = self.operand(0).closed.each
+        if not owners or any(o[0] not in ("inst", "self") for o in owners) or any(o[0] != "const" for o in held):
+            return []
+        for cls in {o[1] for o in owners}:
+            family = {*cls.mro, *cls.descendants()}
+            if any(each.fields_are_parameters for each in family):
+                return []
+            if any(passed for _, _, passed in self.flow.fields.stores(cls, name, family)):
+                return []
+        return [o[2] for o in held]
 
     @property
     def _calls_about(self) -> list[Place]:
