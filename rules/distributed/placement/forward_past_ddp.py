@@ -2,8 +2,9 @@
 
 What it does
     Reports a call of `model.module` (not of one of its methods) where DDP wraps `model` and the result is a part of
-    what `backward()` is called on, in the same function. Silent under `no_grad`, behind `detach()`, and where the
-    function reduces something by itself.
+    what `backward()` is called on, in the same function. Silent under `no_grad`, behind `detach()`, where the
+    function reduces something by itself, and where a model only judges what another one has made, which learns from it
+    (the generator's step of a GAN), while it learns from forward passes of its own.
 
 Why is this bad
     DDP prepares the reduction of gradients in its own `forward`. Past that, each rank keeps gradients of its own, and
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.domains.placement import may
+from validator.domains.placement import WRAPPING, may
 from validator.finding import Finding
 from validator.flow.callgraph.spelled_arguments import origins
 from validator.flow.program.unit import Unit
@@ -38,7 +39,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         forwards = [] if is_aside(unit.path) or reduces else list(_forwards(queries, unit))
         trained = _trained(queries, unit) if forwards else frozenset()
         for call, model in forwards:
-            if call.number in trained:
+            if call.number in trained and not _judges(queries, call, model):
                 yield RULE.finding(
                     unit.path,
                     call.at,
@@ -79,6 +80,22 @@ def _trained(queries: Queries, unit: Unit) -> frozenset[int]:
     return frozenset(found)
 
 
+def _judges(queries: Queries, call: Place, model: Place) -> bool:
+    """Whether a model is given what another one has made, and is called itself elsewhere, to learn."""
+    unit = call.unit
+    units = {unit, *queries.flow.units(iter(unit.cls.every_method() if unit.cls is not None else ()))}
+    made = (part for number in call.value.args[1:] for part in call.value_at(number).parts)
+    if not any(_is_of_another(each, model) for each in made):
+        return False
+    return any(each.operand(0).text == model.text for other in units for each in queries.calls_in(other))
+
+
+def _is_of_another(place: Place, model: Place) -> bool:
+    """Whether a value is what another wrapped model computes."""
+    callee = place.operand(0) if place.value.op == "call" else None
+    return callee is not None and may(callee.closed.state, *WRAPPING) and callee.root.key != model.root.key
+
+
 _TRAINING = """
 import torch
 import torch.distributed as dist
@@ -103,7 +120,21 @@ def main(batches, local_rank):
 main([torch.ones(4)], 0)
 """
 
-INCORRECT = [_TRAINING.replace("{call}", "model.module").replace("{mark}", "  # error: MP560")]
+INCORRECT = [
+    _TRAINING.replace("{call}", "model.module").replace("{mark}", "  # error: MP560"),
+    # what another model makes, by one that learns from nothing else
+    """
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def train(body, head, loader, optimizer):
+    body, head = DDP(body), DDP(head)
+    for batch in loader:
+        optimizer.zero_grad()
+        loss = head.module(body(batch)).mean()  # error: MP560
+        loss.backward()
+        optimizer.step()
+""",
+]
 
 CORRECT = [
     _TRAINING.replace("{call}", "model").replace("{mark}", ""),
@@ -115,5 +146,21 @@ def main(model, batches, optimizer):
     for batch in batches:
         loss = engine.module(batch).mean()
         engine.backward(loss)
+""",
+    # the generator's step: what the other model gets of gradients is thrown away
+    """
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def train(generator, judge, loader, of_generator, of_judge):
+    netG, netD = DDP(generator), DDP(judge)
+    for z, real in loader:
+        fake = netG(z)
+        of_judge.zero_grad()
+        (netD(fake.detach()).mean() - netD(real).mean()).backward()
+        of_judge.step()
+        of_generator.zero_grad()
+        loss = -netD.module(fake).mean()
+        loss.backward()
+        of_generator.step()
 """,
 ]
