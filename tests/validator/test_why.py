@@ -156,3 +156,12 @@ def test_broken_collectives_are_one_line(tmp_path: Path, capsys: pytest.CaptureF
     (tmp_path / "pyproject.toml").write_text('[tool.validator]\ncollectives = ["ours.toml"]\n')
     assert main(["."]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_what_nobody_knows_is_not_the_same_on_all_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = "import torch.distributed as dist\n\ndef stop(done):\n    if done.all():\n        dist.barrier()\n"
+    (tmp_path / "stop.py").write_text(source)
+    assert main(["--why", "stop.py:4"]) == 0
+    told = capsys.readouterr().out
+    assert "`done.all()` — nothing is known by which ranks differ" in told
+    assert "the same on all ranks" not in told

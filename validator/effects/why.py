@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.domains.axes import WORLD
-from validator.domains.spmd import Causes, varying
+from validator.domains.spmd import UNIFORM, Causes, varying
 from validator.effects.divergence import Divergence, Divergences, report
 from validator.effects.trace import (
     RETURN,
@@ -24,7 +24,8 @@ from validator.effects.trace import (
 from validator.flow.merging.conditions import truth_of
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
-from validator.flow.values import Obj
+from validator.flow.queries.base import Place
+from validator.flow.values import BOTTOM, UNKNOWN, Obj
 from validator.project import Project
 
 _SHOWN = 8  # collectives listed of one way
@@ -95,14 +96,22 @@ def _conditions(divergences: Divergences, unit: Unit, line: int) -> Iterator[str
     result = flow.result(unit)
     for block, about in sorted(unit.code.tests.items(), key=lambda row: row[1].test):
         if about.at[0] <= line <= about.at[2]:
-            causes = truth_of(result.vals[unit.code.blocks[block].end[1]])
-            causes = varying(divergences.entry(unit).causes(causes, flow))
-            yield f"  condition at line {about.test[0]}: {_taint(unit.text(about.test), causes)}"
+            test = unit.code.blocks[block].end[1]
+            causes = varying(divergences.entry(unit).causes(truth_of(result.vals[test]), flow))
+            told = _taint(unit.text(about.test), causes, _is_known(Place(flow, unit, test)))
+            yield f"  condition at line {about.test[0]}: {told}"
 
 
-def _taint(text: str, causes: Causes) -> str:
+def _is_known(test: Place) -> bool:
+    """Whether a condition that nothing is known to make differ is the same: not what calls give that nobody knows."""
+    if UNIFORM in test.closed.v:
+        return True
+    return not any(part.value.op == "call" and part.closed in (BOTTOM, UNKNOWN) for part in test.parts)
+
+
+def _taint(text: str, causes: Causes, is_known: bool) -> str:
     if not causes:
-        return f"`{text}` — the same on all ranks"
+        return f"`{text}` — {'the same on all ranks' if is_known else 'nothing is known by which ranks differ'}"
     if all(c.kind == "member" for c in causes):
         return f"`{text}` — tests whether the rank is among some ranks; matters to the default group alone"
     axes = sorted({c.axis for c in causes} - {WORLD, ""})
@@ -127,7 +136,8 @@ def _verdicts(divergences: Divergences, unit: Unit, line: int) -> Iterator[str]:
         if fork.block in found:
             yield f"    reported: {report(found[fork.block]).message}"
         elif not varying(entry.causes(fork.causes, divergences.flow)):
-            yield "    silent: all ranks take the same way"
+            known = _is_known(Place(divergences.flow, unit, unit.code.blocks[fork.block].end[1]))
+            yield f"    silent: {'all ranks take the same way' if known else 'nothing is known by which ranks differ'}"
         else:
             yield "    silent: no group with ranks on both ways sees a difference"
 

@@ -3,7 +3,8 @@
 What it does
     Finds a loop that calls a model and ends, breaks out or returns on the contents of a tensor
     (`unfinished.max() == 0`, `while not torch.all(done)`, `all(finished)`) that no collective has reduced, in a project
-    that trains on several ranks.
+    that trains on several ranks. Silent where each rank goes through rounds of its own
+    (`range(rank, count, world_size)`): there no forward can be a collective.
 
 Why is this bad
     With sharded parameters (FSDP, ZeRO-3) each forward is a collective. The rank whose sequences end first stops
@@ -44,7 +45,9 @@ def check_project(project: Project) -> Iterator[Finding]:
         for header, loop in unit.code.loops.items():
             forwards = [p for p in _calls(queries, unit, loop) if p.method in _MODELS and not p.operations]
             forwards = [p for p in forwards if not _is_whole(p.operand(0).closed.state)]
-            for branch in _exits(unit, header, loop) if forwards else ():
+            if not forwards or _in_own_rounds(queries, forwards[0], frozenset()):
+                continue
+            for branch in _exits(unit, header, loop):
                 test = Place(queries.flow, unit, unit.code.blocks[branch].end[1]).origin
                 name = _own_content(test)
                 if name:
@@ -54,6 +57,15 @@ def check_project(project: Project) -> Iterator[Finding]:
 def _is_whole(model: Placements) -> bool:
     """Whether each rank has all of a model, as far as is known: DDP wraps it, and nothing shards it."""
     return may(model, "ddp") and not may(model, *SHARDING)
+
+
+def _in_own_rounds(queries: Queries, place: Place, above: frozenset[Unit]) -> bool:
+    """Whether the rank decides how often, or whether, a place runs, in its function or around all calls of it."""
+    if any(cause.kind == "rank" for cause in place.around()):
+        return True
+    above |= {place.unit}
+    calls = [call for call in queries.calls_of(place.unit) if call.unit not in above]
+    return bool(calls) and all(_in_own_rounds(queries, call, above) for call in calls)
 
 
 def _calls(queries: Queries, unit: Unit, loop: Loop) -> Iterator[Place]:
@@ -89,9 +101,27 @@ def _own_content(test: Place) -> str:
         if place.value.op == "call" and place.method in _CONTENT:
             asked = place.operand(1) if len(place.value.args) > 1 and place.receiver is None else place.receiver
             asked = place.operand(1) if asked is None or any(o[0] == "ext" for o in asked.val.each) else asked
-            if any(each.value.op == "call" and each.method in _MODELS for each in asked.sources):
+            if any(each.value.op == "call" and each.method in _MODELS for each in _contents(asked)):
                 return asked.text
     return ""
+
+
+def _contents(asked: Place) -> Iterator[Place]:
+    """The values of which the contents of a value are made: not those of which it is only the length, nor the model
+    that was given it and may have changed it."""
+    stack, seen = [asked.number], {asked.number}
+    while stack:
+        place = asked.value_at(stack.pop())
+        value = place.value
+        yield place
+        parts = value.args
+        if value.op == "mut" and place.operand(1).value.op == "call" and place.operand(1).method in _MODELS:
+            parts = parts[:1]
+        elif value.op == "call" and place.method == "len" and place.receiver is None:
+            parts = ()
+        new = [part for part in parts if part >= 0 and part not in seen]
+        seen.update(new)
+        stack += new
 
 
 def _read(test: Place) -> Iterator[Place]:
@@ -173,6 +203,43 @@ def listed(model, input_ids, length, eos):
 ]
 
 CORRECT = [
+    # each rank has rounds of its own, here and around the call
+    """
+import torch
+import torch.distributed as dist
+
+def sample(model, input_ids, length, eos):
+    done = torch.zeros(input_ids.shape[0], dtype=torch.bool)
+    for _ in range(length):
+        done |= model(input_ids).argmax(-1) == eos
+        if done.all():
+            break
+    return done
+
+def evaluate(model, prompts, length, eos):
+    found = []
+    for i in range(dist.get_rank(), len(prompts), dist.get_world_size()):
+        found.append(sample(model, prompts[i], length, eos))
+        if model(prompts[i]).max() == eos:
+            break
+    dist.barrier()
+    return found
+""",
+    # numbers
+    """
+import torch
+import torch.distributed as dist
+
+def setup():
+    dist.barrier()
+
+def sample(model, input_ids, length):
+    for i in range(length):
+        scores = model(input_ids)
+        if max(len(input_ids), 3) < i:
+            break
+    return scores
+""",
     # how many there are, not what they are
     """
 import torch
