@@ -25,7 +25,7 @@ from validator.flow.merging.conditions import truth_of
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
-from validator.flow.values import BOTTOM, UNKNOWN, Obj
+from validator.flow.values import UNKNOWN, Obj
 from validator.project import Project
 
 _SHOWN = 8  # collectives listed of one way
@@ -106,7 +106,7 @@ def _is_known(test: Place) -> bool:
     """Whether a condition that nothing is known to make differ is the same: not what calls give that nobody knows."""
     if UNIFORM in test.closed.v:
         return True
-    return not any(part.value.op == "call" and part.closed in (BOTTOM, UNKNOWN) for part in test.parts)
+    return not any(part.value.op == "call" and part.closed.objs <= UNKNOWN.objs for part in test.parts)
 
 
 def _taint(text: str, causes: Causes, is_known: bool) -> str:

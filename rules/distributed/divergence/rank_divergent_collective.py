@@ -33,6 +33,15 @@ HELP = (
 )
 
 INCORRECT = [
+    # -1 is no rank, but 0 is one
+    """
+import torch.distributed as dist
+
+def reduced(rank, tensor):
+    if rank not in (-1, 0):
+        dist.all_reduce(tensor)  # error: MP501
+    return tensor
+""",
     """
 import torch.distributed as dist
 
@@ -583,6 +592,17 @@ def save(path):
 ]
 
 CORRECT = [
+    # -1 is no rank: it says that nothing was launched, to all alike
+    """
+import torch.distributed as dist
+
+def reduced(rank, tensor):
+    if rank in (-1, None):
+        return tensor
+    if -1 != rank:
+        dist.all_reduce(tensor)
+    return tensor
+""",
     # a name that only a star import may give
     """
 import torch.distributed as dist

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from validator.domains.axes import SOME, WHOLE
-from validator.domains.spmd import OF_ONE, combined, member, only, unsure
+from validator.domains.spmd import OF_ONE, Causes, combined, member, only, unsure
 from validator.flow.calls.groups import axes_in
 from validator.flow.merging.conditions import TESTED_FOR_PRESENCE, tests_around
 from validator.flow.merging.equality import is_none, is_same
@@ -26,9 +26,14 @@ def compare(at: Evaluation, number: int, value: Instruction) -> Val:
         return Val()  # the first time it is there nowhere
     if value.data in _COMPARED and (found := _presence(left, right)) is not None:
         return found
-    for one, asked, other in ((left, value.data, right), (right, _MIRRORED.get(value.data, ""), left)):
-        if any(c.kind == "rank" for c in one.v) and (_below(asked, other.constant()) or _inside(asked, one, other)):
-            return Val(v=combined(one.p, frozenset(c for c in one.v if c.kind not in ("rank", "member"))))
+    first, second = value.args
+    for mine, one, asked, other in (
+        (first, left, value.data, right),
+        (second, right, _MIRRORED.get(value.data, ""), left),
+    ):
+        ranks = _of_rank(at, mine, one)
+        if ranks and (_below(asked, other.constant()) or _inside(asked, one, other) or _among_none(asked, other)):
+            return Val(v=combined(one.p, one.v - ranks))
     if value.data in ("In", "NotIn"):
         return _membership(at, number, value, left, right)
     return Val(_several(value.data, left, right), combined(left.v, right.v))
@@ -111,6 +116,25 @@ def _is_marker(value: Val, constant: Val) -> bool:
     markers = [o for o in value.each if o[0] == "const" and o != NONE_OBJ]
     others = len(value.objs - {NONE_OBJ}) - len(things) - len(markers)
     return bool(things) and len(markers) < 2 and not others
+
+
+def _of_rank(at: Evaluation, number: int, value: Val) -> Causes:
+    """By what a value varies as the rank does: none where it does not. What callers pass under the name of a rank is
+    one."""
+    held = at.code.values[at.root(number)]
+    named = held.data[0] if held.op == "param" and held.data[1] in at.models.ranks["names"] else -1
+    passed = frozenset(c for c in value.v if c.kind == "param" and c.position == named)
+    if not passed and not any(c.kind == "rank" for c in value.v):
+        return frozenset()
+    return passed | only(value.v, "rank", "member")
+
+
+def _among_none(comparison: str, container: Val) -> bool:
+    """Whether all that a rank is looked for among is no rank: `rank in (-1, None)`."""
+    parts = [part for o in container.each if o[0] == "tuple" for part in o[1]]
+    if comparison not in ("In", "NotIn") or not parts or any(o[0] != "tuple" for o in container.each):
+        return False
+    return all(part.objs == {NONE_OBJ} or _below("Eq", part.constant()) for part in parts)
 
 
 def _below(comparison: str, number: object) -> bool:
