@@ -3,7 +3,8 @@
 What it does
     Reports `all_reduce`, `broadcast`, `all_gather` and alike of `torch.distributed` on what a model has computed, where
     the result flows into a value on which `backward()` is called. Silent for tensors that are detached first, under
-    `no_grad`, and for `torch.distributed.nn` and the functional collectives, which have gradients.
+    `no_grad`, for sizes, counts and whatever else are integers, and for `torch.distributed.nn` and the functional
+    collectives, which have gradients.
 
 Why is this bad
     The collectives of c10d are no part of the graph: `backward` treats the reduced value as if it were the rank's own.
@@ -27,9 +28,16 @@ from validator.rule import Rule
 RULE = Rule("MP572", "gradient-lost-in-collective", "warning", "0.1.0", tokens=("backward",))
 
 _WITHOUT = frozenset({"torch.no_grad", "torch.inference_mode"})
-_CUTTING = frozenset(
-    {"device", "dtype", "shape", "detach", "item", "tolist", "data", "numpy", "long", "argmax", "detach_"}
-)
+# What these give has no gradient: copies without a graph, sizes, integers, truths, and tensors of a shape alone.
+_CUTTING = frozenset({
+    "device", "dtype", "shape", "detach", "detach_", "item", "tolist", "data", "numpy", "tensor", "new_tensor",
+    "len", "size", "numel", "dim", "ndim", "long", "int", "short", "bool",
+    "argmax", "argmin", "argsort", "nonzero", "count_nonzero", "bincount", "one_hot", "searchsorted", "bucketize",
+    "eq", "ne", "gt", "lt", "ge", "le", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_not",
+    "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "new_zeros", "new_ones",
+    "new_full", "new_empty",
+})  # fmt: skip
+_INTEGERS = ("torch.int", "torch.uint", "torch.long", "torch.short", "torch.bool")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -39,11 +47,11 @@ def check_project(project: Project) -> Iterator[Finding]:
         loss = backward.receiver
         if loss is None or is_aside(backward.unit.path):
             continue
-        for place in computed_from(loss, _CUTTING):
+        for place in computed_from(loss, _CUTTING, _counts):
             call = place.value_at(place.value.args[1]) if place.value.op == "mut" else place
             if place.value.op != "mut" or call in reported or not _in_place(call, place.value.data):
                 continue
-            made = [each for each in computed_from(place.operand(0), _CUTTING) if _runs_model(each)]
+            made = [each for each in computed_from(place.operand(0), _CUTTING, _counts) if _runs_model(each)]
             if any(not _off(each) for each in made) and not _off(call):
                 reported.add(call)
                 yield _report(call, backward)
@@ -81,6 +89,15 @@ def _runs_model(place: Place) -> bool:
         ):
             return True
     return False
+
+
+def _counts(call: Place) -> bool:
+    """Whether a call is told to give integers: `x.to(torch.long)`, `x.sum(dtype=torch.int64)`."""
+    return any(
+        o[0] == "ext" and o[1].startswith(_INTEGERS)
+        for number in call.value.args[1:]
+        for o in call.value_at(number).val.each
+    )
 
 
 def _off(call: Place) -> bool:
@@ -147,6 +164,25 @@ def train(module, batches, optimizer):
         count = mask.sum()
         dist.all_reduce(count)
         loss = model(batch).sum() / count
+        loss.backward()
+        optimizer.step()
+""",
+    # numbers of things, which have no gradient
+    """
+import torch
+import torch.distributed as dist
+
+def train(batches, optimizer):
+    model = torch.nn.Linear(4, 4)
+    for batch, labels in batches:
+        out = model(batch)
+        rows = torch.tensor(out.size(0))
+        dist.all_reduce(rows)
+        right = torch.eq(out.argmax(-1), labels).sum()
+        dist.all_reduce(right)
+        weights = out.round().to(torch.long).sum()
+        dist.all_reduce(weights)
+        loss = out.sum() / rows / right / weights
         loss.backward()
         optimizer.step()
 """,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -321,8 +321,10 @@ def known_at(place: Place) -> Iterator[tuple[Place, bool]]:
         yield place.value_at(end[1]), way == end[2]
 
 
-def computed_from(place: Place, cutting: frozenset[str]) -> Iterator[Place]:
-    """The values of which a number is computed, back to where a method or attribute cuts it off.
+def computed_from(
+    place: Place, cutting: frozenset[str], cuts: Callable[[Place], bool] = lambda call: False
+) -> Iterator[Place]:
+    """The values of which a number is computed, back to where a method, an attribute or a call like `cuts` cuts it off.
 
     What a model returns is computed by the model: its call is the last, and what it was given is left out.
     """
@@ -333,6 +335,8 @@ def computed_from(place: Place, cutting: frozenset[str]) -> Iterator[Place]:
         value = values[number]
         callee = values[value.args[0]] if value.op == "call" else None
         if value.op == "attr" and value.data in cutting or callee is not None and callee.data in cutting:
+            continue
+        if callee is not None and cuts(place.value_at(number)):
             continue
         yield place.value_at(number)
         if value.op in ("next", "iter", "compare", "more"):
