@@ -64,9 +64,34 @@ def _is_of_result(project: Project, found: Unput) -> bool:
 
 def _is_expected(place: Place) -> bool:
     """Whether the key may be there, or may be missing: a library keeps the dictionary, a handler takes the error."""
-    owner = place.operand(0).closed
-    of_library = bool(owner.objs) and all(o[0] in ("ext", "made") for o in owner.objs) and not is_unknown(owner)
-    return of_library or place.catches("KeyError", "LookupError", "Exception")
+    return _is_of_library(place.operand(0)) or place.catches("KeyError", "LookupError", "Exception")
+
+
+def _is_of_library(place: Place | None) -> bool:
+    """Whether a library makes a value: it is one of its objects, a part of one (`for _, row in frame.iterrows()`), what
+    a method of one gives, or what one passes to a function that it is given (`frame.apply(lambda row: …)`)."""
+    seen: set[Place] = set()
+    while place is not None and place not in seen:
+        seen.add(place)
+        closed, root = place.closed, place.root
+        if closed.objs and all(o[0] in ("ext", "made") for o in closed.objs) and not is_unknown(closed):
+            return True
+        place = _whole(root)
+    return False
+
+
+def _whole(place: Place) -> Place | None:
+    """What a value is a part of, or whose method gives it; None where that is nothing, or the project's."""
+    if place.value.op in ("attr", "item", "next", "iter", "unpack", "mut"):
+        return place.operand(0)
+    if place.value.op == "call":
+        site = place.result.sites.get(place.number)
+        return place.receiver if site is None or not site.targets else None
+    if place.value.op == "param" and not place.unit.is_receiver(place.number):
+        made = place.outside
+        users = made.users if made is not None and made.value.op == "closure" else ()
+        return next((user.receiver for user in users if user.value.op == "call"), None)
+    return None
 
 
 def _report(places: list[Read], put: list[str]) -> Finding:
@@ -159,6 +184,20 @@ def train(dataset):
 )
 
 CORRECT = (
+    # columns of a table that a library reads
+    _METRICS.replace("CODE", 'print(stats["gradient_norm_max"])')
+    + """
+
+import pandas as pd
+
+
+def table(path):
+    frame = pd.read_parquet(path)
+    for _, row in frame.iterrows():
+        print(row["policy_max_loss"])
+    print(frame.groupby("step").agg("sum")["loss_policy_max"])
+    return frame.apply(lambda row: row["loss_of_policy"], axis=1)
+""",
     _METRICS.replace("CODE", 'print(stats["gradient_norm_max"])'),
     # a dictionary that makes what it lacks
     """\
