@@ -4,7 +4,8 @@ What it does
     Reports `set_device(…)`, `device_ids=[…]`, `torch.device("cuda", …)` and `f"cuda:{…}"` that get the global rank:
     `dist.get_rank()`, `process_index`, `global_rank`, `RANK` of the environment, through whatever variables, fields and
     calls. `rank % torch.cuda.device_count()` and local ranks are silent, and so are programs that spawn all processes
-    themselves and give each its number as rank: these run on one node. A note in projects in which nothing else tells
+    themselves and give each its number as rank: these run on one node, and so does what goes on only where there are as
+    many devices as ranks (`assert world_size <= torch.cuda.device_count()`). A note in projects in which nothing else tells
     the processes of a node, or nodes, apart. One number that a function gives to several of them is reported once,
     where it is first used.
 
@@ -39,11 +40,55 @@ def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     for index, user in _indices(queries) if not _is_of_one_node(queries) else ():
         if _is_of_job(index) and not is_aside(user.unit.path) and not _is_stored_later(queries, index):
+            if _has_device_of_each(user):
+                continue
             taken.setdefault((index.unit, index.text), []).append((index, user))
     # who tells processes of a node apart elsewhere, or nodes, means several of them
     told = queries.flow.mentions.speaks("LOCAL_RANK", "local_rank", "local_process_index", "node_rank", "nnodes")
     for places in taken.values():
         yield _finding(sorted(places, key=lambda row: row[1].at), RULE.severity if told else "note")
+
+
+def _has_device_of_each(user: Place) -> bool:
+    """Whether what runs at a place, or around the only call of its function, has found a device here for each rank."""
+    place: Place | None = user
+    seen: set[Unit] = set()
+    while place is not None and place.unit not in seen:
+        seen.add(place.unit)
+        block = place.value.block
+        for number, each in enumerate(place.unit.code.blocks):
+            kind, *rest = each.end
+            if kind != "branch" or place.value_at(rest[0]).value.op not in ("compare", "unary"):
+                continue
+            test, (holds, fails) = place.value_at(rest[0]), rest[1:3]
+            while test.value.op == "unary" and test.value.data == "Not":
+                test, holds, fails = test.operand(0), fails, holds
+            few = _are_few(test)
+            if few is not None and holds != fails and place.unit.control.leads(block, number, holds if few else fails):
+                return True
+        place = place.outside
+    return False
+
+
+def _are_few(test: Place) -> bool | None:
+    """Whether a test holds where there are no more ranks than devices on the node, or fails there; None of others."""
+    if test.value.op != "compare":
+        return None
+    left, right = test.operand(0), test.operand(1)
+    asked = test.value.data
+    if _counts_devices(left):
+        left, right, asked = right, left, {"Lt": "Gt", "LtE": "GtE", "Gt": "Lt", "GtE": "LtE"}.get(asked, asked)
+    ranks = any(o[0] == "size" or o[:2] == ("ordinal", "job") for o in left.closed.each) or _is_of_job(left)
+    if not ranks or not _counts_devices(right):
+        return None
+    return {"Lt": True, "LtE": True, "Eq": True, "Gt": False, "GtE": False, "NotEq": False}.get(asked)
+
+
+def _counts_devices(place: Place) -> bool:
+    """Whether a number is that of the devices of the node: `torch.cuda.device_count()`."""
+    call = place.root
+    names = [o[1] for o in call.operand(0).val.each if o[0] == "ext"] if call.value.op == "call" else []
+    return any(name.rpartition(".")[2] == "device_count" for name in names)
 
 
 def _is_of_one_node(queries: Queries) -> bool:
@@ -159,6 +204,16 @@ def _handed_over(index: Place) -> Iterator[Related]:
 
 
 INCORRECT = [
+    # where there are more ranks than devices
+    """
+import torch
+import torch.distributed as dist
+
+def setup():
+    rank = dist.get_rank()
+    if dist.get_world_size() > torch.cuda.device_count():
+        torch.cuda.set_device(rank)  # error: MP536
+""",
     """
 import os
 import torch
@@ -230,6 +285,34 @@ def setup():
 ]
 
 CORRECT = [
+    # there is a device here for each rank
+    """
+import os
+import torch
+import torch.distributed as dist
+
+def setup():
+    rank = dist.get_rank()
+    world_size = dist.get_world_size()
+    assert world_size <= torch.cuda.device_count(), "one node"
+    bind(rank)
+
+def bind(rank):
+    torch.cuda.set_device(rank)
+
+def checked():
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if size > torch.cuda.device_count():
+        raise ValueError("one node")
+    torch.cuda.set_device(rank)
+
+def compared():
+    rank = dist.get_rank()
+    devices = torch.cuda.device_count()
+    if not rank < devices:
+        raise ValueError("one node")
+    torch.cuda.set_device(rank)
+""",
     # what is stored later is not there yet
     """
 import argparse
