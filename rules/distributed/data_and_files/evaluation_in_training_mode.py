@@ -45,14 +45,33 @@ def check_project(project: Project) -> Iterator[Finding]:
         if not list(index.sites(unit)):
             continue
         found = next(_forwards(placings, unit), None)
-        if found is not None and found[1].hint not in _evaluated(placings):
+        if found is not None and _kept_as(found[1]).isdisjoint(_evaluated(placings)):
             yield _report(*found)
 
 
 def _evaluated(placings: Placings) -> set[str]:
-    """The names of attributes that are switched to evaluation somewhere, perhaps as a variable that holds them."""
+    """The names of attributes that are switched to evaluation somewhere, perhaps as a variable that holds them, or one
+    after another: `for model in (self.actor, self.critic): model.eval()`."""
     owners = (call.receiver for call in placings.queries.named("eval"))
-    return {str(owner.root.value.data) for owner in owners if owner is not None and owner.root.value.op == "attr"}
+    return {name for owner in owners if owner is not None for name in _kept_as(owner)}
+
+
+def _kept_as(model: Place) -> set[str]:
+    """The names of the attributes that hold a model, itself or among others: `self.models["actor"]`."""
+    names, stack, seen = set(), [model.root], {model.root}
+    while stack:
+        place = stack.pop()
+        if place.value.op == "attr":
+            names.add(str(place.value.data))
+            continue
+        parts = [place.value_at(number).root for number in place.value.args if number >= 0]
+        if place.value.op == "call":  # `self.models.values()`
+            parts = [place.receiver.root] if place.receiver is not None else []
+        elif place.value.op in ("item", "mut"):
+            parts = parts[:1]
+        stack += [part for part in parts if part not in seen]
+        seen.update(parts)
+    return names
 
 
 def _forwards(placings: Placings, unit: Unit) -> Iterator[tuple[Place, Place]]:
@@ -284,5 +303,30 @@ class Trainer:
 
 def main(build, fast, batches):
     Trainer(build(torch.nn.Linear(4, 4)), fast).evaluate(batches)
+""",
+    # several models, one after another
+    """
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+class Trainer:
+    def build(self, actor, critic, heads):
+        self.actor, self.critic = DDP(actor), DDP(critic)
+        self.heads = {name: DDP(head) for name, head in heads.items()}
+
+    @torch.no_grad()
+    def evaluate(self, batches):
+        for model in (self.actor, self.critic):
+            model.eval()
+        for _, head in self.heads.items():
+            head.eval()
+        return sum(self.actor(batch).loss + self.critic(batch).loss for batch in batches)
+
+    @torch.no_grad()
+    def validate(self, batches):
+        return sum(self.heads["first"](batch).loss for batch in batches)
+
+    def fit(self, batches):
+        return self.evaluate(batches), self.validate(batches)
 """,
 ]
