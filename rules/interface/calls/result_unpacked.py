@@ -21,6 +21,7 @@ from collections.abc import Iterator
 
 from validator.finding import Finding, Related, Severity
 from validator.flow.callgraph.refusable_calls import Suspects
+from validator.flow.foreign import is_unknown
 from validator.flow.objects import is_passed
 from validator.flow.queries.base import Place, Queries
 from validator.flow.values import NONE_OBJ
@@ -76,8 +77,16 @@ def _lengths_by_name(queries: Queries, source: Place) -> list[int]:
     return sorted(lengths)
 
 
+def _is_known(asked: Place) -> bool:
+    """Whether an object is known, or is the function's own: that it has no method of a name here says that a base has
+    which is not shown, or a library's class, not that it is an object of another class."""
+    kinds = {o[0] for o in asked.closed.each}
+    return not kinds.isdisjoint(("inst", "self", "class", "ext", "made")) and not is_unknown(asked.closed)
+
+
 def _called(source: Place) -> str:
-    """The method that is called for a value, in another process too: `ray.get(x.engines.remote())`."""
+    """The method that is called for a value, of an object that is not known, in another process too:
+    `ray.get(x.engines.remote())`."""
     root = source.root
     if root.value.op == "await":
         return _called(root.operand(0))
@@ -88,7 +97,7 @@ def _called(source: Place) -> str:
     callee = root.operand(0).root
     if callee.value.op == "attr" and callee.value.data == "remote":
         callee = callee.operand(0).root
-    return callee.value.data if callee.value.op == "attr" else ""
+    return callee.value.data if callee.value.op == "attr" and not _is_known(callee.operand(0)) else ""
 
 
 def _is_partly_known(queries: Queries, source: Place) -> bool:
@@ -241,6 +250,25 @@ def update(strategy, manager):
 )
 
 CORRECT = (
+    # the class's own method, which its base has, is none of another class
+    """
+from somewhere import Base
+
+
+class Tokens:
+    def encode_rows_all(self, x):
+        return x, x, x
+
+
+class Worker(Base):
+    def run(self, x):
+        rows, mask = self.encode_rows_all(x)
+        return rows, mask
+
+    async def wait(self, x):
+        rows, mask = await self.encode_rows_all(x)
+        return rows, mask
+""",
     # an entry to which more is added elsewhere
     """\
 def extend(strategy, param):
