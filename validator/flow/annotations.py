@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from functools import lru_cache
 
-from validator.definitions import ClassDef, Method, Symbol
+from validator.definitions import ClassDef, External, Method, Symbol, Unknown
 from validator.flow.values import BOTTOM, NONE_OBJ, STRING, UNKNOWN, Obj, Val, join, obj, parts_of, sequence, tuple_of
 from validator.project import Project
 
@@ -75,6 +75,20 @@ def spelled(project: Project, function: Method, annotation: str) -> str:
     """An annotation with the full names of what is imported: a file may know `Iterable` by a name of its own."""
     node = _parsed(annotation)
     return ast.unparse(_Spelling(project, function.module.top).visit(node)) if node is not None else annotation
+
+
+def foreign_classes(project: Project, function: Method, annotation: str) -> frozenset[str]:
+    """The full names of the classes of libraries that an annotation names; none where it allows anything."""
+    node = _parsed(annotation)
+    while isinstance(node, ast.Constant) and isinstance(node.value, str):
+        node = _parsed(node.value)
+    inner = [n for n in ast.walk(node) if isinstance(n, ast.Name | ast.Attribute)] if node is not None else []
+    held = {id(each.value) for each in inner if isinstance(each, ast.Attribute)}
+    meant = [_meant(project, function, ast.unparse(each)) for each in inner if id(each) not in held]
+    names = frozenset(each.path for each in meant if isinstance(each, External | Unknown))
+    if not names.isdisjoint(("typing.Any", "object", "typing_extensions.Any")):
+        return frozenset()
+    return frozenset(name for name in names if "." in name and not name.startswith(("typing.", "typing_extensions.")))
 
 
 @lru_cache(maxsize=4096)

@@ -33,6 +33,7 @@ from validator.definitions import ClassDef
 from validator.errors import nearest
 from validator.finding import Finding, Related
 from validator.flow import Flow
+from validator.flow.annotations import foreign_classes
 from validator.flow.foreign import is_unknown
 from validator.flow.objects import Objects
 from validator.flow.queries.base import Place
@@ -126,10 +127,30 @@ def _of_unknown(project: Project, place: Place) -> Use | None:
     known = project.analysis(Company).of(place)
     if known is None or not project.analysis(Members).is_known_below(known.cls):
         return None
+    if not _foreign_classes_of(place.operand(0)).issubset(known.cls.external_bases):
+        return None
     if len(known.names) < _TOGETHER and not _alike(place, known.cls):
         return None
     names = " and ".join(f"`{each}`" for each in sorted(known.names)[:2])
     return Use(place, known.cls, f", as the use of {names} tells")
+
+
+def _foreign_classes_of(asked: Place) -> frozenset[str]:
+    """The classes of libraries of which annotations say that an object is: of a parameter, or of one that methods
+    store in the attribute. A class of the project has the same name sometimes."""
+    root, found = asked.root, set()
+    params = [root] if root.value.op == "param" else []
+    if root.value.op == "attr" and (own := root.owner) is not None and own.cls is not None:
+        for unit in root.flow.units(iter(own.cls.every_method())):
+            stores = (value for value in unit.code.values if value.op == "store_attr")
+            kept = (value.args[1] for value in stores if value.data == root.value.data)
+            params += [each for n in kept if (each := Place(root.flow, unit, n).root).value.op == "param"]
+    for each in params:
+        method = each.unit.method
+        for param in method.facts.params if method is not None else ():
+            if method is not None and param.name == each.value.data[1] and param.annotation:
+                found |= foreign_classes(each.flow.project, method, param.annotation)
+    return frozenset(found)
 
 
 def _alike(place: Place, cls: ClassDef) -> bool:
@@ -222,6 +243,32 @@ class Learner:
 learner = Learner(None, warmup_steps=3)
 """
 
+_NAMESAKE = """\
+# file: optim.py
+class Adam:
+    def __init__(self, params, rate):
+        self.params, self.learning_rate_now = params, rate
+
+    def clipped_step_now(self):
+        return self.params
+
+    def state_of_all(self):
+        return self.params
+
+    def steps_of_all(self):
+        return self.learning_rate_now
+# file: train.py
+from {module} import Adam
+
+
+class Learner:
+    def __init__(self, adam: Adam):
+        self.adam = adam
+
+    def learn(self):
+        return self.adam.learning_rate_now, self.adam.state_of_all(), self.adam.clipped_the_step(){mark}
+"""
+
 _UNKNOWN = """\
 from somewhere import Base
 
@@ -235,6 +282,7 @@ class Learner(Base):
 """
 
 INCORRECT = (
+    _NAMESAKE.format(module="typing", mark="  # error: MP135").replace("import Adam", "import Any").replace(": Adam", ""),
     _TRAINERS.format(name="entropy_quantile", mark="  # error: MP135"),
     # a decorator and computed names, of the project
     _REGISTERED.format(name="prepare_for_learning", mark="  # error: MP135"),
@@ -283,6 +331,8 @@ def learn(strategy):
 )
 
 CORRECT = (
+    # a class of a library that has the name of one of the project's
+    _NAMESAKE.format(module="somewhere.optim", mark=""),
     _TRAINERS.format(name="top_entropy_quantile", mark=""),
     _REGISTERED.format(name="prepare_learning", mark=""),
     # a computed name: it is spelled where it comes from, or put together
