@@ -4,7 +4,8 @@ What it does
     Reports a name that is read in a file where no scope around the place binds it and Python does not know it:
     no import, assignment, parameter, loop or built-in. Names in annotations that Python evaluates count. Files
     with star imports or with names made at run time (`globals()`, `exec`) are left alone, and so is code behind
-    a handler for NameError, a test for the name as a text (`"x" in globals()`),
+    a handler for NameError, a test for the name as a text (`"x" in globals()`), a name that the file replaces in texts
+    (`inspect.getsource(kernel).replace("BLOCK", "128")`),
     and so are stubs (`.pyi`), which nobody runs. One finding per name and function,
     and one where the function first calls it.
 
@@ -40,7 +41,7 @@ def check_file(source: SourceFile) -> Iterator[Finding]:
     for row in source.facts.unresolved:
         if row.name in _PYTHON_2 and _BRANCHES_ON_VERSION.search(source.text):
             continue
-        if _is_own_module(source, row.name) or _is_asked_for(source, row):
+        if _is_own_module(source, row.name) or _is_asked_for(source, row) or _is_replaced(source, row.name):
             continue
         for at in dict.fromkeys((row.at, _first_call(source, row))):
             yield _report(source, row, at, choices)
@@ -66,6 +67,15 @@ def _is_asked_for(source: SourceFile, row: Unresolved) -> bool:
         if any(text in guard.text for guard in (*function.guards, *around) for text in quoted):
             return True
     return False
+
+
+def _is_replaced(source: SourceFile, name: str) -> bool:
+    """Whether the file puts something else in the place of a name, in a text: in the source of a function, say."""
+    quoted = (f"'{name}'", f'"{name}"')
+    calls = (call for function in source.facts.functions for call in function.calls if call.method == "replace")
+    return any(text in source.text for text in quoted) and any(
+        call.args and call.args[0].value in (*quoted, name) and call.args[0].kind == "const" for call in calls
+    )
 
 
 def _holds(outer: At, inner: At) -> bool:
@@ -141,6 +151,21 @@ except NameError:
 
 def load(path):
     return tensor(path)
+""",
+    # the source of the function is a text in which the name is replaced
+    """\
+import inspect
+
+import torch
+
+
+def kernel(x):
+    return x + BLOCK_SIZE
+
+
+def build(path, size):
+    path.write_text(inspect.getsource(kernel).replace("BLOCK_SIZE", str(size)))
+    return torch
 """,
     # asked for first
     """\

@@ -5,7 +5,8 @@ What it does
     `dist.get_rank()`, `process_index`, `global_rank`, `RANK` of the environment, through whatever variables, fields and
     calls. `rank % torch.cuda.device_count()` and local ranks are silent, and so are programs that spawn all processes
     themselves and give each its number as rank: these run on one node, and so does what goes on only where there are as
-    many devices as ranks (`assert world_size <= torch.cuda.device_count()`). A note in projects in which nothing else tells
+    many devices as ranks (`assert world_size <= torch.cuda.device_count()`).
+    A note in projects in which nothing else tells
     the processes of a node, or nodes, apart. One number that a function gives to several of them is reported once,
     where it is first used.
 

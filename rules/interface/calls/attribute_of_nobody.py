@@ -138,7 +138,8 @@ def _of_unknown(project: Project, place: Place) -> Use | None:
 def _foreign_classes_of(asked: Place) -> frozenset[str]:
     """The classes of libraries of which annotations say that an object is: of a parameter, or of one that methods
     store in the attribute. A class of the project has the same name sometimes."""
-    root, found = asked.root, set()
+    root = asked.root
+    found: set[str] = set()
     params = [root] if root.value.op == "param" else []
     if root.value.op == "attr" and (own := root.owner) is not None and own.cls is not None:
         for unit in root.flow.units(iter(own.cls.every_method())):
@@ -282,7 +283,9 @@ class Learner(Base):
 """
 
 INCORRECT = (
-    _NAMESAKE.format(module="typing", mark="  # error: MP135").replace("import Adam", "import Any").replace(": Adam", ""),
+    _NAMESAKE.replace(": Adam", "")
+    .replace("import Adam", "import Any")
+    .format(module="typing", mark="  # error: MP135"),
     _TRAINERS.format(name="entropy_quantile", mark="  # error: MP135"),
     # a decorator and computed names, of the project
     _REGISTERED.format(name="prepare_for_learning", mark="  # error: MP135"),
