@@ -408,7 +408,20 @@ class Keys(dict):
 def construct(class_name=None, **kwargs):
     module, name = class_name.rsplit(".", 1)
     return getattr(importlib.import_module(module), name)(**kwargs)
+
+
+def recorded(cls):
+    class Recorded(cls):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.made_with = args, kwargs
+
+    return Recorded
 # file: rl/augment.py
+from rl.build import recorded
+
+
+@recorded
 class Pipe:
     def __init__(self, p=1, flip=0, rotate_all=0):
         self.p, self.flip, self.rotate_all = p, flip, rotate_all

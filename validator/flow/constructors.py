@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from validator.analysis.interfaces.binding import keeps_signature, parameters
-from validator.definitions import RECORDS, ClassDef
+from validator.definitions import RECORDS, ClassDef, Method
 from validator.facts.model import Assign, Call, Param
 from validator.project import Project
 
@@ -45,7 +45,10 @@ class Constructors:
     def _find(self, cls: ClassDef) -> tuple[Param, ...] | None:
         if _is_defined_again(cls) or cls.find("__new__") is not None or not self._replaced.isdisjoint(cls.mro):
             return None
-        if any(_has_keywords(each) or not _MAKING.issuperset(each.facts.decorators) for each in cls.mro):
+        if any(
+            _has_keywords(each) or not all(self._keeps(each, name) for name in each.facts.decorators)
+            for each in cls.mro
+        ):
             return None
         for each in cls.mro:
             if "__init__" in each.methods:
@@ -57,6 +60,38 @@ class Constructors:
             if any(not isinstance(base, ClassDef) for base in each.bases):
                 return _fields_of_library(cls)
         return ()
+
+    def _keeps(self, cls: ClassDef, decorator: str) -> bool:
+        """Whether a decorator leaves what a call of the class needs plain to see: one of the project's gives back the
+        class, or one below it that hands all arguments on."""
+        if decorator in _MAKING:
+            return True
+        function = self.project.lookup(cls.module.top, decorator)
+        if not isinstance(function, Method) or function.facts.decorators or len(function.facts.params) != 1:
+            return False
+        from validator.flow.program.flow import Flow
+
+        unit = self.project.analysis(Flow).unit_of(function)
+        if unit is None or unit.code.kind != "function" or not unit.code.returned:
+            return False
+        given = (unit.code.values[unit.root(number)] for number in unit.code.returned)
+        inner = {f"{each.qualname}.<class>": each for each in function.module.classes.values()}
+        name = function.facts.params[0].name
+        return all(
+            each.op == "param" or each.op == "closure" and _hands_on(inner.get(str(each.data)), name) for each in given
+        )
+
+
+def _hands_on(cls: ClassDef | None, base: str) -> bool:
+    """Whether a class below the one that a name means hands on all that it is made with."""
+    if cls is None or cls.facts.bases != (base,) or cls.facts.decorators or cls.facts.keywords:
+        return False
+    made = cls.methods.get("__init__")
+    if made is None:
+        return "__new__" not in cls.methods
+    kinds = [param.kind for param in made.facts.params]
+    handed = [call for call in made.facts.calls if call.target == "super().__init__"]
+    return kinds[1:] == ["*", "**"] and any([a.keyword for a in call.args] == ["*", "**"] for call in handed)
 
 
 def _has_keywords(cls: ClassDef) -> bool:
