@@ -51,6 +51,8 @@ class Around(NamedTuple):
 def sees(op: Issued, causes: Causes) -> bool:
     """Whether the group of a collective holds ranks that what varies by `causes` tells apart."""
     axes = op.axes
+    if op.once and not any(cause.kind in ("rank", "member") for cause in causes):
+        return False  # each rank comes there once, sooner or later
     if any(cause.kind == "failure" for cause in causes):
         return True  # one rank alone: whatever the group, the others of it wait
     if any(cause.axis == REDUCED and cause.facet == place_of(op.path, op.at) for cause in causes):
@@ -328,6 +330,8 @@ class Comparison:
         if a is b or self.around is None:
             return None
         again = self.first((self.around.body, self.frame), self.lasting)
+        if again is not None and again.once:
+            return None  # they were there in the round before
         if again is not None and NEXT in (a, b):
             return (again, b) if a is NEXT else (a, again)
         if RETURN in (a, b):

@@ -419,7 +419,7 @@ class Divergences:
         trace = repeat.body
         comparison = Comparison(self.traces, causes, None, frame, every=True)
         op = comparison.first((trace, frame))
-        if op is not None and sees(op, causes):
+        if op is not None and not op.once and sees(op, causes):
             loop = unit.code.loops[repeat.header]
             value = unit.code.values[loop.iterator]
             asks = self._asks(unit, loop.iterator, causes)

@@ -184,6 +184,7 @@ class Issued(NamedTuple):
     here: RawAt
     sure: bool
     open: bool = False  # it is one only where something is sharded, and nobody knows whether that is
+    once: bool = False  # only the first of such calls is one
 
 
 class Traces:
@@ -265,6 +266,7 @@ class Traces:
             op.operation.name, axes, self._group_text(op, frame), key, unit.path, unit.at(value.at), frame.via(),
             frame.here(op.site), op.operation.sure,
             not op.operation.sure and (op.operation.row.spread is not None or op.operation.name in _OF_DTENSORS),
+            op.operation.row.once,
         )  # fmt: skip
 
     def _argument_place(self, unit: Unit, op: Op) -> int:

@@ -105,7 +105,8 @@ only where an argument differs between ranks (`[]` for an item). `[exceptions]`:
 tensor) that `keep` its layout, that only `moves` it to a device or type, that
 cast it (`casts`: to which type), that take sizes (`shaped`), whose result is as long as a number says (`limited`) or as
 what the tensor holds (`counting`); of those that work in place (`add_`) which leave nothing of what was there
-(`overwriting`), draw it (`drawing`), or change no number (`marking`); which ask whether numbers overflowed (`testing`);
+(`overwriting`), draw it (`drawing`), or change no number (`marking`); which ask whether numbers overflowed (`testing`); behind
+which there is no gradient (`cutting`); modules that have buffers (`buffered`);
 `views`: those whose result shares the memory of the receiver; `dtypes`.
 `[ranks]`: attributes, methods, names, environment variables that tell a process who it is, and calls that set it up.
 `[likely]`: names of parameters that mostly carry data of each rank's own: they rank candidates and are never certain.
@@ -198,6 +199,7 @@ class Row(NamedTuple):
     gathered: tuple[str, ...] = ()
     sharded: tuple[str, int] | None = None
     shares: tuple[tuple[str, int], tuple[str, int]] | None = None  # the rank whose part is taken, of how many parts
+    once: bool = False  # of such calls after each other only the first one is a collective
 
     @property
     def is_collective(self) -> bool:

@@ -36,7 +36,38 @@ HELP = (
     "there, and broadcast what it saw"
 )
 
+_SKIPPING = """
+import sys
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler
+
+def loss_of(model, inputs, labels):
+    return F.cross_entropy(model(inputs), labels)
+
+def main(data, scaler, optimizer):
+    model = DDP(torch.nn.Linear(8, 8))
+    for inputs, labels in DataLoader(data, sampler=DistributedSampler(data)):
+        loss = {loss}
+        {test}
+        {backward}
+        optimizer.step()
+"""
+_OF_LOGITS = "F.cross_entropy(model(inputs), labels)"
+_OF_HELPER = "loss_of(model, inputs, labels)"
+
+
+def _skipping(test: str, loss: str = _OF_LOGITS, backward: str = "loss.backward()") -> str:
+    return _SKIPPING.format(test=test, loss=loss, backward=backward)
+
+
 INCORRECT = [
+    # the others wait in the reduction of gradients
+    _skipping("if torch.isnan(loss):  # error: MP502\n            continue"),
+    _skipping("if loss.item() > 10:  # error: MP502\n            continue", _OF_HELPER),
+    _skipping("if not loss.isfinite():  # error: MP502\n            continue", backward="scaler.scale(loss).backward()"),
     # tested before it is reduced
     """
 import torch
@@ -285,6 +316,17 @@ def fit(model, batches, group):
 ]
 
 CORRECT = [
+    _skipping("if torch.isnan(loss):\n            sys.exit(1)"),
+    _skipping('if torch.isnan(loss):\n            raise FloatingPointError("nan")'),
+    _skipping(
+        "flag = torch.isnan(loss).float()\n        dist.all_reduce(flag)\n        if flag.item() > 0:\n"
+        "            continue"
+    ),
+    # the wrapped model has no gradient of this loss
+    _skipping(
+        "student = torch.nn.Linear(8, 8)\n        loss = F.mse_loss(student(inputs), loss.detach())\n"
+        "        if torch.isnan(loss):\n            continue"
+    ),
     # what is reduced is tested behind that; whether it is there or has elements, and what else is reduced, is alike
     """
 import torch

@@ -6,7 +6,9 @@ What it does
     have, such as a `self.writer` that is None on the others) and compares the collectives of both ways to the end of
     the function, through calls, overrides and early exits. Reported where the sequences differ on a group whose ranks
     take different ways; a group made by `new_group()` without ranks holds them all. A barrier that is the first or last
-    statement under a plain test for the rank can be lifted out of it.
+    statement under a plain test for the rank can be lifted out of it. A model that `DistributedDataParallel` wraps
+    waits in `forward` without gradients, too, if it surely has buffers (`BatchNorm`, `register_buffer`): a warning, as
+    of several such passes after each other only the first one brings them.
 
 Why is this bad
     The ranks that arrive wait for the ones that never come. Nothing is printed; the job hangs until the time-out of
@@ -32,6 +34,43 @@ HELP = (
     "inside the branch; or use a group that holds just the ranks that get here"
 )
 
+_EVALUATION = """
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        {buffer}
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(Block(), nn.Linear(8, 8))
+
+@torch.no_grad()
+def evaluate(model, batches):
+    model.eval()
+    for batch in batches:
+        print(model(batch)){mark}
+
+def main(batches, local_rank):
+    model = DDP(Net().to(local_rank), device_ids=[local_rank]{options})
+    for batch in batches{cut}:
+        model(batch).sum().backward()
+    if {test}:
+        evaluate(model, batches)
+    dist.barrier()
+"""
+
+
+def _evaluated(buffer: str, mark: str = "", options: str = "", test: str = "dist.get_rank() == 0") -> str:
+    cut = "" if test != "batches" else "[:1]"
+    return _EVALUATION.format(buffer=buffer, mark=mark, options=options, test=test, cut=cut)
+
+
 INCORRECT = [
     # -1 is no rank, but 0 is one
     """
@@ -42,6 +81,8 @@ def reduced(rank, tensor):
         dist.all_reduce(tensor)  # error: MP501
     return tensor
 """,
+    _evaluated("self.norm = nn.BatchNorm1d(8)", "  # error: MP501"),
+    _evaluated('self.register_buffer("mean", torch.zeros(8))', "  # error: MP501"),
     """
 import torch.distributed as dist
 
@@ -603,6 +644,11 @@ def reduced(rank, tensor):
         dist.all_reduce(tensor)
     return tensor
 """,
+    _evaluated("self.norm = nn.LayerNorm(8)"),
+    _evaluated("self.norm = nn.BatchNorm1d(8, track_running_stats=False)"),
+    _evaluated("self.norm = nn.BatchNorm1d(8)", options=", broadcast_buffers=False"),
+    _evaluated("self.norm = nn.BatchNorm1d(8)", options=", **dict(batches[1])"),
+    _evaluated("self.norm = nn.BatchNorm1d(8)", test="batches"),
     # a name that only a star import may give
     """
 import torch.distributed as dist

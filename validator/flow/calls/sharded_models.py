@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from validator.domains.placement import WRAPPING, certainly, may, mostly, spanned
+from validator.domains.placement import WRAPPING, certainly, is_symbolic, may, mostly, spanned
 from validator.domains.spmd import only
+from validator.flow.calls.buffers import broadcasts_buffers
 from validator.flow.calls.own_units import own_class
 from validator.flow.calls.sites import note
 from validator.flow.program.answers import Operation, Site
@@ -18,12 +19,14 @@ if TYPE_CHECKING:
     from validator.flow.evaluation import Evaluation
 
 _WITHOUT = frozenset({"torch.no_grad", "torch.inference_mode"})  # gradients
+# Instructions whose result has the gradients of all their operands.
+_THROUGH = frozenset({"binary", "unary", "mut", "phi", "item", "attr", "unpack", "tuple", "list", "dict"})
 
 
 def run_sharded(call: Call, callee: Val) -> None:
     """Models whose parameters are sharded issue collectives where they run: note them at the call."""
     name, receiver, at = call.name, call.receiver, call.at
-    operation = _forward(call, callee)
+    operation, once = _forward(call, callee)
     wrapped = certainly(receiver.state, "fsdp1")
     gathers = name in ("state_dict", "full_state_dict") and (
         wrapped or mostly(receiver.state, "fsdp1") and _is_for_ranks(at, call.value.block)
@@ -31,20 +34,25 @@ def run_sharded(call: Call, callee: Val) -> None:
     if not operation and (gathers or name == "backward" and _sharded_here(at, call.value.args[0], receiver)):
         operation = name
     if operation and not any(_lets_ranks_differ(at, manager) for manager in at.unit.managers(call.number)):
-        sure = wrapped if gathers else operation != "forward" or certainly(callee.state, *WRAPPING)
-        row = Row(operation, collective=True)
+        sure = wrapped if gathers else operation != "forward" or not once and certainly(callee.state, *WRAPPING)
+        row = Row(operation, collective=True, once=once)
         group = group_of(spanned(callee.state | receiver.state))
         note(at, call.number, Site((), (Operation(operation, group, sure, row),)))
 
 
-def _forward(call: Call, callee: Val) -> str:
-    """`forward` where a call runs a wrapped model, and ranks wait for each other there; empty elsewhere."""
+def _forward(call: Call, callee: Val) -> tuple[str, bool]:
+    """`forward` where a call runs a wrapped model, and ranks wait for each other there; empty elsewhere. Whether that
+    is so only of the first of several calls."""
     state = call.receiver.state
     runs = not state or not may(state, *WRAPPING) or call.name in ("forward", "module")
     spread = may(callee.state, "fsdp1", "fsdp2", "zero3")  # an attribute that holds it also held what was wrapped
     if runs and (spread or certainly(callee.state, *WRAPPING)) and not callee.of("bound"):
-        return "forward" if spread or _meets_in_forward(call.at, call.number, callee) else ""
-    return ""
+        if spread or _meets_in_forward(call.at, call.number, callee):
+            return "forward", False
+    # without gradients the first pass behind one of training brings the buffers, those that follow it do not
+    model = call.at.flow.close(callee, call.at.unit) if is_symbolic(callee.state) else callee
+    brings = runs and certainly(model.state, "ddp") and not model.of("bound")
+    return ("forward", True) if brings and broadcasts_buffers(call.at.flow, model) else ("", False)
 
 
 def _meets_in_forward(at: Evaluation, number: int, model: Val) -> bool:
@@ -52,9 +60,13 @@ def _meets_in_forward(at: Evaluation, number: int, model: Val) -> bool:
     DDP and of DeepSpeed below ZeRO-3 are whole, and ranks meet in the backward pass, which evaluation lacks."""
     if certainly(model.state, "fsdp1", "fsdp2", "zero3"):
         return True
+    return not (_without_gradients(at, number) or may(model.state, "eval"))
+
+
+def _without_gradients(at: Evaluation, number: int) -> bool:
+    """Whether a call runs inside of `no_grad()`."""
     managers = (at.vals[at.code.values[m].args[0]] for m in at.unit.managers(number))
-    without = any(o[0] == "ext" and at.models.named(o[1]) in _WITHOUT for each in managers for o in each.each)
-    return not (without or may(model.state, "eval"))
+    return any(o[0] == "ext" and at.models.named(o[1]) in _WITHOUT for each in managers for o in each.each)
 
 
 def _is_for_ranks(at: Evaluation, block: int) -> bool:
@@ -100,10 +112,22 @@ def _states_of(at: Evaluation, numbers: tuple[int, ...]) -> Iterator[frozenset[s
             state = at.flow.get("argument", at.unit, value.data[0]).state
         if state - {"?"}:
             yield state
-        parts = (
-            value.args if value.op in ("binary", "unary", "mut", "phi", "item", "attr", "unpack") else value.args[:1]
-        )
-        for part in parts if value.op != "name" else ():
+        for part in _with_gradients(at, number):
             if part >= 0 and part not in seen:
                 seen.add(part)
                 stack.append(part)
+
+
+def _with_gradients(at: Evaluation, number: int) -> tuple[int, ...]:
+    """The values into which a gradient goes on from a value: the arguments of calls too, but of those behind which
+    there is none (`detach()`, what runs under `no_grad`)."""
+    value = at.code.values[number]
+    if value.op == "call":
+        callee = at.code.values[value.args[0]]
+        cut = callee.op == "attr" and callee.data in at.models.tensors["cutting"]
+        return () if cut or _without_gradients(at, number) else value.args
+    if value.op == "name" or value.op == "attr" and value.data in at.models.tensors["cutting"]:
+        return ()
+    if value.op == "mut" and value.data != -1:
+        return value.args[:1]  # an argument; what a method does with its own object may be a part of that (`append`)
+    return value.args if value.op in _THROUGH else value.args[:1]

@@ -286,7 +286,8 @@ def _keeping(it: _Described) -> Val:
     if not it.row.under:
         return BOTTOM
     given = {name: it.given(which) for name, which in sorted(it.row.under.items())}
-    kept = {name: v if v is not None and not v.is_const(None) else readers.OF_NOBODY for name, v in given.items()}
+    rest = UNKNOWN if any(name in ("*", "**") for name, _ in it.arguments) else readers.OF_NOBODY
+    kept = {name: rest if v is None else readers.OF_NOBODY if v.is_const(None) else v for name, v in given.items()}
     return obj("keeping", obj("dict", tuple((name, bare(v)) for name, v in kept.items()), None))
 
 

@@ -1,0 +1,60 @@
+"""Modules that surely have buffers: running means of a normalisation, or what `register_buffer` was given."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from validator.definitions import ClassDef, Method
+from validator.flow.callgraph.dataclass_readers import OF_NOBODY
+from validator.flow.values import Obj, Val, bare, picked
+
+if TYPE_CHECKING:
+    from validator.flow.program.flow import Flow
+
+_REGISTERING = "self.register_buffer"
+_TRACKING = "track_running_stats"
+_WITHOUT = frozenset({"None", "False"})
+
+
+def broadcasts_buffers(flow: Flow, model: Val) -> bool:
+    """Whether a model, which `DistributedDataParallel` wraps, surely has buffers that it broadcasts in `forward`."""
+    kept = model.of("keeping")
+    return bool(kept) and all(_keeps_buffers(flow, each) for each in kept)
+
+
+def _keeps_buffers(flow: Flow, kept: Obj) -> bool:
+    module, switches = picked(kept[1], "module"), [value for key, value in kept[1].each[0][1] if key != "module"]
+    plain = all(value == bare(OF_NOBODY) or value.is_const(True) for value in switches)
+    return plain and bool(module.objs) and all(o[0] == "inst" and has_buffers(flow, o[1]) for o in module.each)
+
+
+def has_buffers(flow: Flow, cls: ClassDef) -> bool:
+    """Whether each object of a class surely has buffers: its `__init__`, or that of a base, makes some under no
+    condition, or a part which has."""
+    queue = [cls]
+    for each in queue:
+        made = [method for owner in each.mro if (method := owner.methods.get("__init__")) is not None]
+        for method in made:
+            parts = _parts(flow, method)
+            if parts is None:
+                return True
+            queue += [part for part in parts if part not in queue]
+    return False
+
+
+def _parts(flow: Flow, method: Method) -> list[ClassDef] | None:
+    """The classes of the project of which an `__init__` surely makes objects; None where it makes buffers."""
+    found = []
+    for call in method.facts.calls:
+        if any(guard.kind != "with" for guard in call.guards):
+            continue
+        given = {each.keyword: each.value for each in call.args}
+        symbol = flow.project.lookup(method, call.target)
+        if isinstance(symbol, ClassDef):
+            found.append(symbol)
+        elif call.target == _REGISTERING and call.args[1:2] and call.args[1].value not in _WITHOUT:
+            return None
+        elif flow.project.dotted(method, call.target) in flow.models.tensors["buffered"]:
+            if given.get(_TRACKING) is None and "**" not in given:
+                return None
+    return found
