@@ -8,6 +8,7 @@ FSDP2 has sharded since. A value has a set of placements, one for each way that 
 | `plain` | known to be as it was made; `?`: not known; `$3`: as the caller's argument for parameter 3 |
 | `fsdp1`, `ddp`, `deepspeed` | inside that wrapper |
 | `over dp,ep` | the wrapper that follows works among ranks that these axes span |
+| `prepared` | inside whatever the launcher of `accelerate` asks for |
 | `fsdp2`, `tp` | parameters are DTensors of `fully_shard`, of tensor parallelism |
 | `zero3` | parameters are spread over ranks as ZeRO-3 does, and empty between uses |
 | `dtensor`, `local`, `whole` | a DTensor, the shard of one rank, a tensor that was gathered from all shards |

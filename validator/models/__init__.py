@@ -12,7 +12,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   alone has what it is meant to be.
 - `result`: what is returned. `uniform`: the same on all ranks of the group; `rank`: the caller's rank in the group;
   `size`; `several`: False in a job of one process; `same`: a function of the arguments; `first`, `second`: this
-  argument; `decorated`: the same, of a call without one (`@remote(num_gpus=1)`) what it is called with next; `own`:
+  argument; `prepared`: each of them, changed in a way that nobody knows;
+  `decorated`: the same, of a call without one (`@remote(num_gpus=1)`) what it is called with next; `own`:
   another value on each rank; `data`: data of each rank's own; `group`, `mesh`; `none`; `made:NAME`: an object of that
   name; a list: a tuple of these.
 - `axes = [names]`: the mesh axes of a group, rank or size that the call gives.
@@ -105,8 +106,8 @@ only where an argument differs between ranks (`[]` for an item). `[exceptions]`:
 tensor) that `keep` its layout, that only `moves` it to a device or type, that
 cast it (`casts`: to which type), that take sizes (`shaped`), whose result is as long as a number says (`limited`) or as
 what the tensor holds (`counting`); of those that work in place (`add_`) which leave nothing of what was there
-(`overwriting`), draw it (`drawing`), or change no number (`marking`); which ask whether numbers overflowed (`testing`); behind
-which there is no gradient (`cutting`); modules that have buffers (`buffered`);
+(`overwriting`), draw it (`drawing`), or change no number (`marking`); which ask whether numbers overflowed (`testing`);
+behind which there is no gradient (`cutting`); modules that have buffers (`buffered`);
 `views`: those whose result shares the memory of the receiver; `dtypes`.
 `[ranks]`: attributes, methods, names, environment variables that tell a process who it is, and calls that set it up.
 `[likely]`: names of parameters that mostly carry data of each rank's own: they rank candidates and are never certain.

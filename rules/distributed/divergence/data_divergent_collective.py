@@ -67,7 +67,9 @@ INCORRECT = [
     # the others wait in the reduction of gradients
     _skipping("if torch.isnan(loss):  # error: MP502\n            continue"),
     _skipping("if loss.item() > 10:  # error: MP502\n            continue", _OF_HELPER),
-    _skipping("if not loss.isfinite():  # error: MP502\n            continue", backward="scaler.scale(loss).backward()"),
+    _skipping(
+        "if not loss.isfinite():  # error: MP502\n            continue", backward="scaler.scale(loss).backward()"
+    ),
     # tested before it is reduced
     """
 import torch

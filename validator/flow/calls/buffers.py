@@ -54,7 +54,8 @@ def _parts(flow: Flow, method: Method) -> list[ClassDef] | None:
             found.append(symbol)
         elif call.target == _REGISTERING and call.args[1:2] and call.args[1].value not in _WITHOUT:
             return None
+        elif _TRACKING in given or "**" in given:
+            continue
         elif flow.project.dotted(method, call.target) in flow.models.tensors["buffered"]:
-            if given.get(_TRACKING) is None and "**" not in given:
-                return None
+            return None
     return found

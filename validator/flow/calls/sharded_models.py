@@ -46,9 +46,9 @@ def _forward(call: Call, callee: Val) -> tuple[str, bool]:
     state = call.receiver.state
     runs = not state or not may(state, *WRAPPING) or call.name in ("forward", "module")
     spread = may(callee.state, "fsdp1", "fsdp2", "zero3")  # an attribute that holds it also held what was wrapped
-    if runs and (spread or certainly(callee.state, *WRAPPING)) and not callee.of("bound"):
-        if spread or _meets_in_forward(call.at, call.number, callee):
-            return "forward", False
+    wrapped = (spread or certainly(callee.state, *WRAPPING)) and not callee.of("bound")
+    if runs and wrapped and (spread or _meets_in_forward(call.at, call.number, callee)):
+        return "forward", False
     # without gradients the first pass behind one of training brings the buffers, those that follow it do not
     model = call.at.flow.close(callee, call.at.unit) if is_symbolic(callee.state) else callee
     brings = runs and certainly(model.state, "ddp") and not model.of("bound")

@@ -229,6 +229,14 @@ def _each(it: _Described) -> Val:
     return sequence(join([*values, *spread])) if spread else tuple_of(values)
 
 
+def _prepared(it: _Described) -> Val:
+    """What a library makes of each thing that it is given, nobody knows of which class; of one thing no tuple."""
+    if not it.arguments or any(name == "*" for name, _ in it.arguments):
+        return UNKNOWN
+    made = [UNKNOWN.placed(after(v.state, "prepared")) for name, v in it.arguments if name is None]
+    return made[0] if len(made) == 1 else tuple_of(made) if made else UNKNOWN
+
+
 def _receiver(it: _Described) -> Val:
     return it.call.receiver
 
@@ -306,8 +314,8 @@ _BY_WORD: dict[object, Callable[[_Described], Val]] = {
     "mesh": _mesh, "uniform": _uniform, "own": _own, "listing": _listing, "drawn": _drawn, "content": _content,
     "state": _state, "read": _read, "all read": _all_read, "section": _section, "sections": _sections,
     "parser": _parser, "command": _command, "namespace": _namespace, "namespace and rest": _namespace_and_rest,
-    "each": _each, "receiver": _receiver, "replaced": _replaced, "fetched": _fetched, "first": _first,
-    "second": _second, "decorated": _decorated, "same": _same, "module": _module, "member": _member,
+    "each": _each, "prepared": _prepared, "receiver": _receiver, "replaced": _replaced, "fetched": _fetched,
+    "first": _first, "second": _second, "decorated": _decorated, "same": _same, "module": _module, "member": _member,
 }  # fmt: skip
 # Words before a colon, behind which a class is named.
 _BY_KIND: dict[str, Callable[[_Described, str], Val]] = {
