@@ -8,9 +8,7 @@ from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.origins import sources
 
 # Instructions whose result has the gradients of all their operands.
-_THROUGH = frozenset(
-    {"binary", "unary", "phi", "item", "unpack", "tuple", "list", "dict", "call", "collect", "next", "iter"}
-)
+_THROUGH = frozenset({"binary", "unary", "phi", "item", "unpack", "tuple", "list", "dict", "collect", "next", "iter"})
 _WITHOUT = frozenset({"torch.no_grad", "torch.inference_mode"})
 
 
@@ -22,6 +20,14 @@ def losses(queries: Queries, names: frozenset[str] = frozenset({"backward"})) ->
             known = {o[0] for o in loss.closed.each}
             if not known & {"ext", "module", "class", "inst", "self"}:
                 yield call, loss
+
+
+def handed_losses(queries: Queries) -> Iterator[tuple[Place, Place]]:
+    """The calls by which somebody is given a loss to go back from: `accelerator.backward(loss)`."""
+    for call in queries.named("backward", "manual_backward"):
+        loss = call.argument("loss", 0)
+        if loss is not None and call.receiver is not None:
+            yield call, loss
 
 
 def trained_through(queries: Queries, loss: Place) -> Iterator[Place]:
@@ -60,8 +66,11 @@ def _before(queries: Queries, place: Place) -> Iterator[Place]:
             return
         known = sources(place)
         yield from known or ([place.operand(0)] if value.op == "attr" else ())
+    elif value.op == "call":
+        yield from (place.value_at(number) for number in value.args[1:])
+        if place.receiver is not None:
+            yield place.receiver
+        for unit in queries.targets(place):
+            yield from (Place(place.flow, unit, number) for number in unit.code.returned)
     elif value.op in _THROUGH:
         yield from (place.value_at(number) for number in value.args if number >= 0)
-        if value.op == "call":
-            for unit in queries.targets(place):
-                yield from (Place(place.flow, unit, number) for number in unit.code.returned)

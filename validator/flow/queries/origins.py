@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from validator.definitions import Value as Variable
 from validator.flow.callgraph.spelled_arguments import origins
@@ -14,10 +14,15 @@ from validator.flow.queries.pure_functions import computed
 def makers(place: Place) -> list[Place] | None:
     """The constructor calls of which a value may be the object; None where it may come from elsewhere. None itself is
     left out: nothing can be asked of it."""
+    return calls_behind(place, lambda call: any(o[0] == "class" for o in call.operand(0).closed.each))
+
+
+def calls_behind(place: Place, ends: Callable[[Place], bool]) -> list[Place] | None:
+    """The calls of one kind of which a value may be the result; None where it may come from elsewhere."""
     found: dict[Place, None] = {}
     seen, queue = {(place.unit, place.root.number)}, [place.root]
     for each in queue:
-        if each.value.op == "call" and any(o[0] == "class" for o in each.operand(0).closed.each):
+        if each.value.op == "call" and ends(each):
             found[each] = None
             continue
         before = sources(each)
