@@ -26,15 +26,14 @@ from validator.domains.placement import certainly, spanned
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries, loops_around
 from validator.flow.queries.gradients import handed_losses, losses, trained_through
+from validator.flow.queries.loaders import loaders_of
 from validator.flow.queries.origins import calls_behind
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.rank_shares import within
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP575", "data-not-shared-out", "warning", "1.0", tokens=("DataLoader",), solves=True)
 
-_LOADER = "torch.utils.data.DataLoader"
 _SAMPLERS = (("sampler", 3), ("batch_sampler", 4))
 _OWN = (("worker_init_fn", 9), ("generator", -1))
 _WRAPPED = ("ddp", "fsdp1", "fsdp2", "prepared")
@@ -47,7 +46,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         if is_aside(call.unit.path):
             continue
         for batch in _batches(call):
-            loaders = _loaders(batch) if batch.iterable is not None else []
+            loaders = loaders_of(batch.iterable) if batch.iterable is not None else []
             model = _model_given(queries, loss, batch) if loaders else None
             for loader in loaders if model is not None else ():
                 if loader not in seen and _is_whole(queries, loader):
@@ -79,18 +78,6 @@ def _batches(place: Place) -> Iterator[Place]:
                 if value.op == "next" and value.args[0] == loop.iterator:
                     yield here.value_at(number)
         here = here.outside
-
-
-def _loaders(batch: Place) -> list[Place]:
-    """The loaders of torch of which a batch surely is."""
-    iterable = batch.iterable
-    return (calls_behind(within(iterable.root), _makes_loader) or []) if iterable is not None else []
-
-
-def _makes_loader(call: Place) -> bool:
-    models = call.flow.models
-    made = [models.call(o[1]) if o[0] == "ext" else None for o in call.operand(0).val.each]
-    return bool(made) and all(row is not None and row.result == f"made:{_LOADER}" for row in made)
 
 
 def _model_given(queries: Queries, loss: Place, batch: Place) -> Place | None:

@@ -7,7 +7,9 @@ What it does
     stand for a count over all of them, where a loss that is scaled by the number of ranks is divided by it, and where a
     sum of rows, or of batches, that a collective has summed over the ranks is divided by their number. Silent
     where a collective has reduced the count, and where nothing tells that ranks have different data. A note where rows
-    of a batch are multiplied: of a loader that drops what is left over all ranks have as many.
+    of a batch are multiplied: of a loader that drops what is left over all ranks have as many. A warning, too, where a
+    sum over the batches that a `DistributedSampler` deals out to this rank is divided by the length of the whole data
+    set, and shown, with nothing that reduces it over the ranks.
 
 Why is this bad
     Ranks hold different numbers of tokens. The count of one rank times the number of ranks is nobody's count: each rank
@@ -27,7 +29,9 @@ from validator.domains.spmd import Causes
 from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.loaders import deals_out, is_data_of, loaders_of
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.placements import Derived
 from validator.flow.queries.sums import KEEPING, is_scaled, is_size, spanned, summed
 from validator.project import Project
 from validator.rule import Rule
@@ -57,13 +61,67 @@ def check_project(project: Project) -> Iterator[Finding]:
         else:
             size = next((s for s in _factors(left) if is_size(s)), None)
             found = (right, size) if size is not None and _counted(right) else None
-        call = _summed_over_ranks(place) if found is None and place.value.data == "Div" else None
-        finding = (
-            _report(place, *found) if found is not None else _report_sum(place, call) if call is not None else None
-        )
+        finding = _report(place, *found) if found is not None else _of_quotient(queries, place)
         if finding is not None and (key := (place.unit.path, place.at[0])) not in seen:
             seen.add(key)
             yield finding
+
+
+def _of_quotient(queries: Queries, place: Place) -> Finding | None:
+    """What is wrong with a quotient neither part of which is scaled by the number of ranks."""
+    if place.value.data != "Div":
+        return None
+    call = _summed_over_ranks(place)
+    if call is not None:
+        return _report_sum(place, call)
+    loader = _part_of_whole(queries, place)
+    return _report_part(place, loader) if loader is not None else None
+
+
+def _part_of_whole(queries: Queries, quotient: Place) -> Place | None:
+    """The loop over this rank's part of the data whose sum is divided by the length of all of the data."""
+    whole = _rows(quotient.operand(1).root)
+    if whole is None or whole[1] != 0:
+        return None
+    for factor in _factors(quotient.operand(0)):
+        total = _given_back(queries, _kept(factor))
+        loop = _grows(total)
+        loaders = loaders_of(loop.gone_through) if loop is not None else []
+        dealt = bool(loaders) and all(deals_out(each) for each in loaders)
+        if loop is None or not dealt or not any(is_data_of(whole[0], each, loop.gone_through) for each in loaders):
+            continue
+        shown = Derived(quotient.flow, quotient)
+        reduced = shown.reduced or _is_reduced(quotient.operand(0)) or _is_reduced(total)
+        return loop if shown.shown and not reduced and not is_scaled(quotient) else None
+    return None
+
+
+def _kept(place: Place) -> Place:
+    """A number before `.item()` and its like."""
+    while place.value.op == "call" and place.method in KEEPING | {"int"}:
+        inner = place.receiver or place.argument("", 0)
+        if inner is None:
+            break
+        place = inner.root
+    return place
+
+
+def _given_back(queries: Queries, place: Place) -> Place:
+    """What the one function of the project that is called here gives back."""
+    units = queries.targets(place) if place.value.op == "call" else []
+    returned = units[0].code.returned if len(units) == 1 else ()
+    return _kept(Place(place.flow, units[0], next(iter(returned))).root) if len(returned) == 1 else place
+
+
+def _is_reduced(total: Place) -> bool:
+    """Whether a collective may have reduced a number, or anything by a name that says so."""
+    for call in (each for each in total.sources if each.value.op == "call"):
+        rows = [operation.row for operation, _ in call.reached()]
+        if any(row.operation is not None or row.result == "uniform" or row.equal is not None for row in rows):
+            return True
+        if "reduce" in call.method or "gather" in call.method:
+            return True
+    return False
 
 
 def _summed_over_ranks(quotient: Place) -> Place | None:
@@ -200,6 +258,19 @@ def _report_sum(place: Place, call: Place) -> Finding:
     )
 
 
+def _report_part(place: Place, loop: Place) -> Finding:
+    return RULE.finding(
+        place.unit.path,
+        place.at,
+        f"`{place.unit.qualname}` divides a sum over this rank's part of the data by `{place.operand(1).text}`, the"
+        " length of all of it",
+        help="reduce the sum over the ranks first (`dist.all_reduce(total)`)",
+        related=[Related(loop.unit.path, loop.at[0], "summed up here, over a part")],
+        context=f"{place.unit.qualname}:{place.operand(1).text}",
+        severity="warning",
+    )
+
+
 def _calls(count: Place) -> Iterator[Place]:
     return (each for each in count.sources if each.value.op == "call")
 
@@ -235,7 +306,37 @@ def _report(place: Place, count: Place, size: Place | None) -> Finding:
     )
 
 
+_EVALUATION = """
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+def correct_of(model, loader):
+    correct = 0
+    with torch.no_grad():
+        for images, labels in loader:
+            correct += (model(images).argmax(-1) == labels).sum().item()
+    return correct
+
+def evaluate(model, data):
+    loader = DataLoader(data, batch_size=4, sampler={sampler})
+    correct = 0
+    for images, labels in loader:
+        correct += (model(images).argmax(-1) == labels).sum().item()
+    {before}
+    print({accuracy})
+"""
+_PARTS = "DistributedSampler(data, shuffle=False)"
+
+
+def _evaluation(accuracy: str, sampler: str = _PARTS, before: str = "pass") -> str:
+    return _EVALUATION.format(accuracy=accuracy, sampler=sampler, before=before)
+
+
 INCORRECT = [
+    _evaluation("correct / len(data)  # error: MP580\n   "),
+    _evaluation('f"accuracy {100.0 * correct / len(loader.dataset)}"  # error: MP580\n   '),
+    _evaluation("correct_of(model, loader) / len(data)  # error: MP580\n   "),
     """
 import torch
 import torch.distributed as dist
@@ -287,6 +388,11 @@ def evaluate(model, loader):
 ]
 
 CORRECT = [
+    _evaluation("correct / len(data)", "torch.utils.data.SequentialSampler(data)"),
+    _evaluation("correct / len(sampler)", before="sampler = loader.sampler"),
+    _evaluation("correct / len(data)", before="correct = reduce_sum(correct)"),
+    _evaluation("correct.item() / len(data)", before="correct = torch.tensor(correct)\n    dist.all_reduce(correct)"),
+    _evaluation("correct / (len(data) // dist.get_world_size())"),
     """
 import torch
 import torch.distributed as dist
