@@ -82,9 +82,13 @@ def _gone_through(place: Place) -> Place | None:
 
 
 def within(iterable: Place) -> Place:
-    """What is gone through inside of `enumerate(x)` and its like."""
-    wrapped = iterable.argument("", 0) if iterable.value.op == "call" and iterable.method in _WRAPPING else None
-    return wrapped.root if wrapped is not None else iterable
+    """What is gone through inside of `enumerate(tqdm(x))` and its like."""
+    while iterable.value.op == "call" and iterable.method in _WRAPPING:
+        wrapped = iterable.argument("", 0)
+        if wrapped is None:
+            break
+        iterable = wrapped.root
+    return iterable
 
 
 def axes_of_rank(rank: Place | None) -> Axes:
