@@ -324,6 +324,11 @@ CORRECT = [
         "flag = torch.isnan(loss).float()\n        dist.all_reduce(flag)\n        if flag.item() > 0:\n"
         "            continue"
     ),
+    # inside of a context manager that is handed over
+    _skipping(
+        "with scaler:\n            inputs = optimizer.scaled(loss)",
+        backward="with scaler:\n            loss.backward()",
+    ),
     # the wrapped model has no gradient of this loss
     _skipping(
         "student = torch.nn.Linear(8, 8)\n        loss = F.mse_loss(student(inputs), loss.detach())\n"

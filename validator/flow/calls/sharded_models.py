@@ -65,7 +65,8 @@ def _meets_in_forward(at: Evaluation, number: int, model: Val) -> bool:
 
 def _without_gradients(at: Evaluation, number: int) -> bool:
     """Whether a call runs inside of `no_grad()`."""
-    managers = (at.vals[at.code.values[m].args[0]] for m in at.unit.managers(number))
+    made = [at.code.values[manager] for manager in at.unit.managers(number)]
+    managers = (at.vals[manager.args[0]] for manager in made if manager.op == "call")
     return any(o[0] == "ext" and at.models.named(o[1]) in _WITHOUT for each in managers for o in each.each)
 
 
