@@ -109,8 +109,8 @@ def _kept(place: Place) -> Place:
 def _given_back(queries: Queries, place: Place) -> Place:
     """What the one function of the project that is called here gives back."""
     units = queries.targets(place) if place.value.op == "call" else []
-    returned = units[0].code.returned if len(units) == 1 else ()
-    return _kept(Place(place.flow, units[0], next(iter(returned))).root) if len(returned) == 1 else place
+    returned = [number for number in units[0].code.returned if number >= 0] if len(units) == 1 else []
+    return _kept(Place(place.flow, units[0], returned[0]).root) if len(returned) == 1 else place
 
 
 def _is_reduced(total: Place) -> bool:

@@ -671,7 +671,7 @@ def loops_around(place: Place) -> Iterator[Loop]:
     """The loops in a round of which a value is made, the inner ones first."""
     code, seen = place.unit.code, set[int]()
     around = code.blocks[place.value.block].loop
-    while around >= 0 and around not in seen:
+    while around in code.loops and around not in seen:
         seen.add(around)
         yield code.loops[around]
         around = code.blocks[_before(code, around)].loop

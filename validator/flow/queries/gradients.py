@@ -71,6 +71,6 @@ def _before(queries: Queries, place: Place) -> Iterator[Place]:
         if place.receiver is not None:
             yield place.receiver
         for unit in queries.targets(place):
-            yield from (Place(place.flow, unit, number) for number in unit.code.returned)
+            yield from (Place(place.flow, unit, number) for number in unit.code.returned if number >= 0)
     elif value.op in _THROUGH:
         yield from (place.value_at(number) for number in value.args if number >= 0)

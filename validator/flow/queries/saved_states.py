@@ -102,7 +102,7 @@ def _is_left_alone(state: Place) -> bool:
     """Whether nothing may have changed the names in a state before it is used: no other call got it, nothing is stored
     in it or deleted from it."""
     unit, root = state.unit, state.root.number
-    for user in unit.code.values:
+    for user in (each for each in unit.code.values if each.args and each.args[0] >= 0):
         changed = user.op in ("store_item", "delete") and unit.root(user.args[0]) == root
         handed = user.op == "mut" and unit.root(user.args[0]) == root
         if changed or handed and state.value_at(user.args[1]).method not in _READING:
