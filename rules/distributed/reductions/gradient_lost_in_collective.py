@@ -47,14 +47,35 @@ def check_project(project: Project) -> Iterator[Finding]:
         loss = backward.receiver
         if loss is None or is_aside(backward.unit.path):
             continue
-        for place in computed_from(loss, _CUTTING, _counts):
+        parts = list(computed_from(loss, _CUTTING, _counts))
+        alone = not any(map(_runs_model, parts)) and not any(map(_is_put_in, parts))
+        for place in parts:
             call = place.value_at(place.value.args[1]) if place.value.op == "mut" else place
             if place.value.op != "mut" or call in reported or not _in_place(call, place.value.data):
                 continue
-            made = [each for each in computed_from(place.operand(0), _CUTTING, _counts) if _runs_model(each)]
-            if any(not _off(each) for each in made) and not _off(call):
+            if _has_gradient(place.operand(0)) and not _off(call):
                 reported.add(call)
                 yield _report(call, backward)
+            elif alone and (sent := _sent(call)) is not None and _has_gradient(sent) and not _off(call):
+                reported.add(call)
+                yield _report(call, backward, gathered=True)
+
+
+def _has_gradient(tensor: Place) -> bool:
+    """Whether a model has computed a tensor, with a graph."""
+    made = [each for each in computed_from(tensor, _CUTTING, _counts) if _runs_model(each)]
+    return any(not _off(each) for each in made)
+
+
+def _sent(call: Place) -> Place | None:
+    """What a collective that writes elsewhere sends."""
+    row = call.operations[0].row
+    return call.argument(*row.tensor) if row.tensor is not None and row.tensor != row.writes else None
+
+
+def _is_put_in(place: Place) -> bool:
+    """Whether a value is a container behind a store: one's own tensor, with its graph, in the place of what came."""
+    return place.value.op == "mut" and place.operand(1).value.op == "store_item"
 
 
 def _in_place(call: Place, position: int) -> bool:
@@ -110,11 +131,12 @@ def _off(call: Place) -> bool:
     return False
 
 
-def _report(call: Place, backward: Place) -> Finding:
+def _report(call: Place, backward: Place, gathered: bool = False) -> Finding:
+    done = "hands on" if gathered else "works in place on"
     return RULE.finding(
         call.unit.path,
         call.at,
-        f"`{call.text}` in `{call.unit.qualname}` works in place on what a model has computed, and `{backward.text}`"
+        f"`{call.text}` in `{call.unit.qualname}` {done} what a model has computed, and `{backward.text}`"
         " goes through it: the collective has no gradient",
         help="reduce a detached copy for logging, or use `torch.distributed.nn.functional`, which has gradients",
         related=[Related(backward.unit.path, backward.at[0], "the backward pass starts here")],
@@ -138,7 +160,30 @@ def train(module, batches, optimizer):
 """,
 ]
 
+_CONTRAST = """
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def train(module, batches, optimizer):
+    model = DDP(module)
+    for batch in batches:
+        rows = model(batch)
+        all_rows = [torch.zeros_like(rows) for _ in range(dist.get_world_size())]
+        dist.all_gather(all_rows, rows){mark}
+        {own}
+        every = torch.cat(all_rows)
+        logits = {mine} @ every.t()
+        F.cross_entropy(logits, torch.arange(len(logits))).backward()
+        optimizer.step()
+"""
+
+INCORRECT += [_CONTRAST.format(mark="  # error: MP572", own="", mine="every")]
+
 CORRECT = [
+    _CONTRAST.format(mark="", own="all_rows[dist.get_rank()] = rows", mine="every"),
+    _CONTRAST.format(mark="", own="", mine="rows"),
     """
 import torch
 import torch.distributed as dist
