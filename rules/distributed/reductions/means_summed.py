@@ -3,7 +3,9 @@
 What it does
     Reports `all_reduce` with the operation SUM (the default) on the `mean()` of a tensor, where the function goes on to
     compute with the result and neither divides by anything afterwards nor divided by the number of ranks before.
-    Silent where the result is given back or stored as it is: who gets it may divide.
+    Silent where the result is given back or stored as it is: who gets it may divide. The same of the gradients of all
+    parameters of a model, summed over the whole job, where neither the function, nor what calls it, nor what computes
+    the gradients there divides or multiplies by anything that is a number of ranks: it rests on a loss that is a mean.
 
 Why is this bad
     The result is as many times too large as there are ranks. A moving average, a threshold or a coefficient made of it
@@ -27,6 +29,8 @@ from validator.rule import Rule
 RULE = Rule("MP565", "means-summed", "warning", "1.0", tokens=("all_reduce",))
 
 _COMPUTING = frozenset({"Add", "Sub", "Mult", "Pow", "MatMult"})
+_TESTED = frozenset({"grad", "requires_grad"})
+_WITHIN = ("In", "NotIn")
 _DIVIDING = frozenset({"div", "div_", "mul", "mul_", "true_divide", "true_divide_"})
 
 
@@ -37,6 +41,10 @@ def check_project(project: Project) -> Iterator[Finding]:
         if tensor is None or row.operation is None or is_aside(call.unit.path) or row.result is not None:
             continue
         made = tensor.root
+        if made.value.op == "attr" and made.value.data == "grad" and is_sum(call.argument(*row.operation)):
+            if _is_of_all(call, made) and not _is_scaled(project.analysis(Queries), call):
+                yield _of_gradients(call, made)
+            continue
         is_mean = made.value.op == "call" and made.method == "mean" and made.receiver is not None
         if not is_mean or not is_sum(call.argument(*row.operation)) or any(map(is_size, made.sources)):
             continue
@@ -49,6 +57,50 @@ def check_project(project: Project) -> Iterator[Finding]:
                 help="divide by the number of ranks, or reduce with `ReduceOp.AVG`",
                 context=f"{call.unit.qualname}:{made.text}",
             )
+
+
+def _of_gradients(call: Place, gradient: Place) -> Finding:
+    return RULE.finding(
+        call.unit.path,
+        call.at,
+        f"`{call.method}` in `{call.unit.qualname}` sums `{gradient.text}` of all ranks, and nothing divides the sum by"
+        " their number: of a loss that is a mean the gradients grow with the number of GPUs",
+        help="divide by the number of ranks, or reduce with `ReduceOp.AVG`",
+        context=f"{call.unit.qualname}:{gradient.text}",
+    )
+
+
+def _is_of_all(call: Place, gradient: Place) -> bool:
+    """Whether a gradient is that of each parameter of a model in turn, reduced over the whole job."""
+    row = call.operations[0].row
+    group = call.argument(*row.group) if row.group is not None else None
+    if group is not None and not group.val.is_const(None):
+        return False
+    parameter = gradient.operand(0).root
+    through = parameter.operand(0).gone_through.root if parameter.value.op == "next" else None
+    if through is None or through.value.op != "call" or through.method != "parameters":
+        return False
+    parts = [part for test in call.tests_inside for part in test.sources]
+    chosen = (part for part in parts if part.value.op == "attr" and part.operand(0).root == parameter)
+    return all(part.value.data in _TESTED for part in chosen) and not any(part.value.data in _WITHIN for part in parts)
+
+
+def _is_scaled(queries: Queries, call: Place) -> bool:
+    """Whether the function, one that calls it, or one that it calls scales something by a number of ranks, or the
+    gradients by anything."""
+    units = {call.unit, *(each.unit for each in queries.calls_of(call.unit))}
+    units |= {target for unit in set(units) for each in queries.calls_in(unit) for target in queries.targets(each)}
+    return any(_scales(place) for unit in units for place in queries.values(unit, "binary", "call"))
+
+
+def _scales(place: Place) -> bool:
+    """Whether a value is divided or multiplied by a number of ranks, or is a gradient that is scaled."""
+    if place.value.op == "binary" and place.value.data not in ("Div", "FloorDiv", "Mult"):
+        return False
+    if place.value.op == "call" and place.method not in _DIVIDING:
+        return False
+    parts = list(place.sources)
+    return any(_tells_ranks(each) or each.value.op == "attr" and each.value.data == "grad" for each in parts)
 
 
 def _is_computed_with(call: Place, tensor: Place) -> bool:
@@ -90,9 +142,42 @@ class Loss:
         self.center = self.center * 0.9 + center * 0.1
 """
 
-INCORRECT = [_CENTER.replace("{mark}", "  # error: MP565").replace("{divided}", "")]
+_GRADIENTS = """
+import torch
+import torch.distributed as dist
+
+def average(model, size):
+    for parameter in model.parameters():
+        if parameter.requires_grad and parameter.grad is not None:
+            dist.all_reduce(parameter.grad){mark}
+            {divided}
+
+def train(model, optimizer, batches):
+    for batch in batches:
+        loss = model(batch).mean(){scaled}
+        loss.backward()
+        average(model, dist.get_world_size())
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+
+INCORRECT = [
+    _GRADIENTS.format(mark="  # error: MP565", divided="", scaled=""),
+    _CENTER.replace("{mark}", "  # error: MP565").replace("{divided}", ""),
+]
 
 CORRECT = [
+    _GRADIENTS.format(mark="", divided="parameter.grad /= size", scaled=""),
+    _GRADIENTS.format(mark="", divided="", scaled=" / dist.get_world_size()"),
+    """
+import torch.distributed as dist
+
+def shared(model, group):
+    for parameter in model.parameters():
+        if parameter.is_shared:
+            dist.all_reduce(parameter.grad)
+        dist.all_reduce(parameter.grad, group=group)
+""",
     _CENTER.replace("{mark}", "").replace("{divided}", "\n        center = center / dist.get_world_size()"),
     _CENTER.replace("{mark}", "").replace("{divided}", "\n        center.div_(self.ranks)"),
     _CENTER.replace("{mark}", "").replace("{divided}", "\n        center *= 1.0 / dist.get_world_size()"),
