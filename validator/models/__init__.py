@@ -76,7 +76,10 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   `unless = [parameter, position]`: the switch without which it drops in evaluation too.
 - `gathered = [axes]`: the result is whole, put together from the parts that the ranks of these axes hold; `sharded =
   [parameter, position]`: an argument of which each rank of `axes` passes its own part.
-- `objects = true`: pickles Python objects; `length = "same"`: all ranks must pass as many elements.
+- `objects = true`: pickles Python objects; `length = [parameter, position]`: a list that has as many elements on all
+  ranks.
+- `pieces = [[tensor, sizes], …]`: of each of these tensors the sizes, along its first dimension, of the pieces that go
+  to the ranks or come from them.
 
 `[seeds]`: a library with a random state of its own -> the calls that seed it, the seed being the first argument.
 `[objects]`, by name: `iterates = "data"`, `generates = true` (methods draw random numbers), `attributes =
@@ -159,7 +162,8 @@ class Row(NamedTuple):
     times: tuple[tuple[str, int], tuple[str, int]] | None = None
     peer: tuple[str, int] | None = None
     objects: bool = False
-    length: str = ""
+    length: tuple[str, int] | None = None
+    pieces: tuple[tuple[tuple[str, int], tuple[str, int]], ...] = ()
     rank_of: tuple[str, int] | None = None  # a rank in the group that this parameter names
     arg_state: tuple[str, int, str] | None = None  # a collective only where this argument is placed so
     likely: bool = False  # known by its name, or a collective in some of a library's settings: an error asks for more

@@ -5,7 +5,8 @@ What it does
     `reduce_scatter_tensor`, and `all_to_all_single` without sizes of its pieces, on a tensor whose layout differs
     between ranks of the group: its size is computed from the rank (`torch.zeros(3 + rank)`, `shard[:n]`), it holds what
     some test left over (`nonzero`, `x[mask]`, `unique`), it was made otherwise on some ranks (another shape,
-    `double()`), or its type is chosen by the rank. Ranks that first agree on a size (a reduction of the lengths) are
+    `double()`), or its type is chosen by the rank; and `broadcast_object_list` with lists of different length, which
+    ranks choose by who they are. Ranks that first agree on a size (a reduction of the lengths) are
     silent, and tensors whose shape is asserted.
 
 Why is this bad
@@ -24,7 +25,7 @@ from validator.domains.axes import UNKNOWN
 from validator.domains.spmd import Causes, only
 from validator.finding import Finding
 from validator.flow.queries.base import Place, Queries, apart, because
-from validator.flow.values import elements
+from validator.flow.values import NONE_OBJ, elements
 from validator.project import Project
 from validator.rule import Rule
 
@@ -38,6 +39,10 @@ def check_project(project: Project) -> Iterator[Finding]:
         if only(call.under, "rank", "member"):
             continue  # ranks come here by different calls, or not at all: what one passes is not what others do
         row = call.operations[0].row
+        objects = call.argument(*row.length) if row.length is not None else None
+        if objects is not None and _are_of_other_length(call, objects):
+            yield _of_lists(call, objects)
+            continue
         uneven = any(call.argument(name) is not None for name in row.uneven)
         tensor = call.argument(*row.alike) if row.alike is not None and not uneven else None
         group = call.argument(*row.group) if row.group is not None else None
@@ -54,6 +59,34 @@ def check_project(project: Project) -> Iterator[Finding]:
             context=f"{call.unit.qualname}:{row.name}:{tensor.text}",
             severity="error" if known and any(c.sure for c in causes) else "warning",
         )
+
+
+def _are_of_other_length(call: Place, objects: Place) -> bool:
+    """Whether a list has another known length, or is None, on some ranks of the group, and which is told by the rank."""
+    held = objects.closed
+    causes = frozenset(c for c in only(held.n | held.p, "rank", "member") if c.sure)
+    known = all(o[0] == "tuple" or o == NONE_OBJ for o in held.each)
+    lengths = {len(o[1]) if o[0] == "tuple" else None for o in held.each}
+    differ = known and len(lengths) > 1 or _is_appended_to(objects)
+    return differ and UNKNOWN not in call.group and bool(apart(causes, call.group))
+
+
+def _is_appended_to(objects: Place) -> bool:
+    """Whether one list comes on several ways, on some of which more elements have been appended to it."""
+    ways = [objects.value_at(number) for number in objects.value.args] if objects.value.op == "phi" else []
+    calls = [way.operand(1) for way in ways if way.value.op == "mut"]
+    return len({way.root for way in ways}) == 1 and any(call.method == "append" for call in calls)
+
+
+def _of_lists(call: Place, objects: Place) -> Finding:
+    return RULE.finding(
+        call.unit.path,
+        call.at,
+        f"ranks meet in `{call.method}` in `{call.unit.qualname}` with lists of different length: that of"
+        f" `{objects.text}` depends on the rank that calls",
+        help="pass as many elements on the ranks that receive: `[None] * n`",
+        context=f"{call.unit.qualname}:{call.method}:{objects.text}",
+    )
 
 
 def _is_asserted(tensor: Place) -> bool:
@@ -148,6 +181,30 @@ def dispatch(tokens, chosen):
     received = torch.empty_like(kept)
     dist.all_to_all_single(received, kept)  # error: MP519
     return received
+""",
+    # lists of objects
+    """
+import torch.distributed as dist
+
+def agree(found):
+    dist.broadcast_object_list(found, src=0)  # error: MP519
+    return found[0]
+
+class Trainer:
+    def __init__(self, settings):
+        self.rank = dist.get_rank()
+        self.settings = agree([settings] if self.rank == 0 else [])
+
+    def resume(self, path, step):
+        state = [None]
+        if self.rank == 0:
+            state = [path, step]
+        dist.broadcast_object_list(object_list=state, src=0)  # error: MP519
+        shown = []
+        if self.rank == 0:
+            shown.append(path)
+        dist.broadcast_object_list(shown)  # error: MP519
+        return state, shown
 """,
 ]
 
@@ -253,5 +310,20 @@ def gather(param):
     mine = piece(param, dist.get_rank(), param.shape[0] // size)
     dist.all_gather_into_tensor(param, mine.contiguous())
     return param
+""",
+    # lists of objects that are as long on all ranks, or of which that is not known
+    """
+import torch.distributed as dist
+
+def agree(settings, files):
+    found = [settings, 1] if dist.get_rank() == 0 else [None, None]
+    dist.broadcast_object_list(found, src=0)
+    others = [settings]
+    if dist.get_rank() != 0:
+        others = [None] * 1
+    dist.broadcast_object_list(others, src=0)
+    names = files() if dist.get_rank() == 0 else [None] * len(settings)
+    dist.broadcast_object_list(names, src=0)
+    return found, others, names
 """,
 ]

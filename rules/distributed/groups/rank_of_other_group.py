@@ -1,10 +1,14 @@
 """A share of something by a rank of one group and the size of another.
 
 What it does
-    Reports `DistributedSampler(num_replicas=…, rank=…)`, `split_dataset_by_node`, `x[rank::size]`, `i % size == rank`
-    and `x.chunk(size)[rank]` where the rank counts the processes of a node, or the ranks of one kind of group, and
-    the size, or the job as its default, counts those of another. A note where one of them counts the processes of a
-    node, or the nodes: a program that is meant for one node is right. Silent where either may be several things.
+    Reports `DistributedSampler(num_replicas=…, rank=…)`, `split_dataset_by_node`, `x[rank::size]`,
+    `range(rank, n, size)`, `i % size == rank` and `x.chunk(size)[rank]` where the rank counts the processes of a node,
+    or the ranks of one kind of group, and the size, or the job as the default of either, counts those of another. A
+    warning where ranks of the job share by the number of a node's devices or processes (`torch.cuda.device_count()`,
+    `LOCAL_WORLD_SIZE`), which rests on the job having more nodes, or fewer processes than devices; a note where else
+    one of them counts the processes of a node, or the nodes. Silent where either may be several things, and in both of
+    these cases where the program starts just as many processes as a node has devices (`mp.spawn(…,
+    nprocs=torch.cuda.device_count())`): it is for one node.
 
 Why is this bad
     With more ranks than parts some parts are taken twice, or the index is out of range; with fewer some are taken by
@@ -19,8 +23,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.domains.axes import LOCAL, NODE, SOME, WHOLE, Axes
-from validator.finding import Finding
+from validator.finding import Finding, Severity
 from validator.flow.queries.base import Queries
+from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.rank_shares import axes_of_rank, axes_of_size, shares
 from validator.project import Project
 from validator.rule import Rule
@@ -30,26 +35,39 @@ _NAMES = {frozenset({LOCAL}): "the processes of one node", frozenset({NODE}): "t
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for share in shares(project.analysis(Queries)):
-        if share.rank is None:
-            continue
+    queries = project.analysis(Queries)
+    for share in shares(queries):
         counted = axes_of_rank(share.rank)
-        if counted == SOME:
-            continue
         among = axes_of_size(share.size) if share.size is not None else WHOLE
-        if among in (SOME, counted):
+        if SOME in (counted, among) or counted == among:
             continue
+        severity = _severity(counted, among)
+        if severity != RULE.severity and (is_test(share.user.unit.path) or _is_for_one_node(queries)):
+            continue
+        rank = f"`{share.rank.text}` counts" if share.rank is not None else "the rank that is not given is that of"
         size = f"`{share.size.text}` counts" if share.size is not None else "the size that is not given is that of"
         yield RULE.finding(
             share.user.unit.path,
             share.user.at,
-            f"`{share.rank.text}` counts {_named(counted)}, {size} {_named(among)}: parts are taken"
-            f" twice, or by nobody{share.user.where}",
+            f"{rank} {_named(counted)}, {size} {_named(among)}: parts are taken twice, or by nobody{share.user.where}",
             help="take rank and size of the same group",
-            context=f"{share.user.unit.qualname}:{share.rank.text}:{share.size.text if share.size is not None else ''}",
-            # on one node, for which a program may be meant, its ranks are all ranks
-            severity="note" if {LOCAL, NODE} & (counted | among) else RULE.severity,
+            context=":".join((share.user.unit.qualname, *(each.text if each else "" for each in share[:2]))),
+            severity=severity,
         )
+
+
+def _severity(counted: Axes, among: Axes) -> Severity:
+    """On one node, for which a program may be meant, the node's processes are all ranks; its devices may be more."""
+    if not {LOCAL, NODE} & (counted | among):
+        return RULE.severity
+    return "warning" if counted == WHOLE and among == {LOCAL} else "note"
+
+
+def _is_for_one_node(queries: Queries) -> bool:
+    """Whether a job of the project has as many processes as a node has devices: it says so where it starts them."""
+    started = [call.argument("nprocs", 2) for call in queries.calls("torch.multiprocessing.spawn")]
+    started += [call.argument("world_size", 3) for call in queries.calls("torch.distributed.init_process_group")]
+    return any(size is not None and axes_of_size(size) == {LOCAL} for size in started)
 
 
 def _named(axes: Axes) -> str:
@@ -93,6 +111,27 @@ from megatron.core import parallel_state
 def sampler_of(dataset):
     return DistributedSampler(dataset, rank=parallel_state.get_data_parallel_rank())  # error: MP549
 """,
+    # the devices of a node, among all ranks
+    """
+import os
+import torch
+import torch.distributed as dist
+from torch.utils.data import DistributedSampler
+
+def processes():
+    return int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+
+class Data:
+    def __init__(self, files):
+        self.files, self.parts = files, torch.cuda.device_count()
+
+    def sampler(self):
+        return DistributedSampler(self.files, num_replicas=self.parts)  # error: MP549
+
+    def own(self):
+        rows = [self.files[i] for i in range(dist.get_rank(), len(self.files), self.parts)]  # error: MP549
+        return rows + self.files[int(os.environ["RANK"])::processes()]  # error: MP549
+""",
 ]
 
 CORRECT = [
@@ -126,5 +165,21 @@ from torch.utils.data import DistributedSampler
 
 def sampler_of(dataset):
     return DistributedSampler(dataset, rank=dist.get_rank())
+""",
+    # started with as many processes as the node has devices
+    """
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from torch.utils.data import DistributedSampler
+
+def work(rank, size, dataset):
+    dist.init_process_group("nccl", rank=rank, world_size=size)
+    sampler = DistributedSampler(dataset, num_replicas=torch.cuda.device_count(), rank=dist.get_rank())
+    return sampler, dataset[rank::size], range(dist.get_rank(), len(dataset), torch.cuda.device_count())
+
+def main(dataset):
+    size = torch.cuda.device_count()
+    mp.spawn(work, args=(size, dataset), nprocs=size)
 """,
 ]

@@ -15,8 +15,8 @@ _EQUALITY = frozenset({"Eq", "NotEq"})
 
 
 class Share(NamedTuple):
-    """`user` takes the part of rank `rank` of `size` parts of `whole`: a sampler, `x[rank::size]`, `i % size == rank`.
-    Without a rank and a size it is that of this rank among all."""
+    """`user` takes the part of rank `rank` of `size` parts of `whole`: a sampler, `x[rank::size]`, `range(rank, n, size)`,
+    `i % size == rank`. Without a rank and a size it is that of this rank among all."""
 
     rank: Place | None
     size: Place | None
@@ -36,6 +36,9 @@ def shares(queries: Queries) -> Iterator[Share]:
         rank, size = call.argument("index", 1), call.argument("num_shards", 0)
         if call.receiver is not None and rank is not None and size is not None:
             yield Share(rank, size, call, call.receiver)
+    for call in queries.named("range", "islice"):
+        if (found := _of_steps(call)) is not None:
+            yield found
     ranks = models.ranks
     for unit in queries.beside(*ranks["names"], *ranks["methods"], *ranks["attributes"]):
         for number, value in enumerate(unit.code.values):
@@ -44,6 +47,15 @@ def shares(queries: Queries) -> Iterator[Share]:
                 found = _of_item(place) if value.op == "item" else _of_remainder(place)
                 if found is not None:
                     yield found
+
+
+def _of_steps(call: Place) -> Share | None:
+    """`range(rank, n, size)`, or `islice(x, rank, None, size)`."""
+    if any(name is not None for name in call.value.data.names):
+        return None
+    given = [call.value_at(number) for number in call.value.args[1:]]
+    whole = given.pop(0) if call.method == "islice" and given else None
+    return Share(given[0], given[2], call, whole) if len(given) == 3 else None
 
 
 def _of_item(place: Place) -> Share | None:

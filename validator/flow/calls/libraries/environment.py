@@ -31,6 +31,8 @@ def _variable(models: Models, name: object, default: Val | None) -> Val:
         return Val(frozenset({("environment", name, among)}), rank(axes, sure))
     if isinstance(name, str) and name in models.ranks["sizes"]:
         return obj("size", group_of(WHOLE))
+    if isinstance(name, str) and name in models.ranks["node_sizes"]:
+        return obj("size", group_of(frozenset({LOCAL})))
     return STRING if default is None else join2(STRING, default)
 
 
