@@ -3,8 +3,9 @@
 What it does
     Reports calls of `torch.distributed` with an argument that torch refuses, or that sends data to the wrong memory:
     something that is no tensor; a list with another number of tensors than the group has ranks, or with one tensor
-    many times; parts of another shape or type than the tensor; a list that the root lacks, or that others have; an
-    operation that is none, or is none for this type; a root or a peer that does not exist, or is the caller itself.
+    many times; parts of another shape or type than the tensor; sizes of pieces that are those of the other tensor; a
+    list that the root lacks, or that others have; an operation that is none, or is none for this type; a root or a peer
+    that does not exist, or is the caller itself.
 
 Why is this bad
     The call raises on the first step of the job, on some ranks only (the others wait for them), or the ranks overwrite
@@ -27,6 +28,8 @@ from validator.flow.calls.groups import axes_in
 from validator.flow.merging.conditions import truth_of
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
+from validator.flow.queries.piece_sizes import are_same, summed_sizes
+from validator.flow.queries.run_by_all import is_run_by_all
 from validator.flow.queries.tensors import differ, is_of_floats, size_of
 from validator.flow.values import COUNTED, Obj, elements
 from validator.models import Row
@@ -65,7 +68,7 @@ class _Way(NamedTuple):
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     models = queries.flow.models
-    names = [name for name, row in models.calls.items() if row.tensor or row.each]
+    names = [name for name, row in models.calls.items() if row.tensor or row.each or row.pieces]
     for call in queries.calls(*names):
         called = (models.call(o[1]) for o in call.operand(0).val.of("ext"))
         row = next((each for each in called if each is not None), None)
@@ -95,6 +98,8 @@ def _wrong(call: Place, row: Row) -> Iterator[_Wrong]:
         yield from _parts(parts, tensor)
     if row.times is not None:
         yield from _times(*(call.argument(*each) for each in row.times))
+    if len(row.pieces) == 2:
+        yield from _pieces(*((call.argument(*tensor), call.argument(*sizes)) for tensor, sizes in row.pieces))
     if row.operation is not None:
         yield from _operation(call, call.argument(*row.operation), tensor)
     for which in (row.root, row.peer):
@@ -128,11 +133,11 @@ def _at_root(call: Place, row: Row, parts: Place) -> Iterator[_Wrong]:
             absent == "all",
         )
     held = parts.closed
-    if not row.at_root or held.objs == {("tuple", ())} or not _is_started(call):
+    if not row.at_root or held.objs == {("tuple", ())}:
         return
     full = _some(alike, lambda each: _is(each, *_LISTS), others)
     differ = only(call.under if others else call.under | held.p | held.n, "rank", "member", "param")
-    if full and not differ:
+    if full and not differ and is_run_by_all(call.flow.project.analysis(Queries), call):
         yield _Wrong(
             parts,
             f"a list, on all ranks{_SOMETIMES[full]}",
@@ -182,6 +187,20 @@ def _times(small: Place | None, large: Place | None) -> Iterator[_Wrong]:
             "make it as many times as large as there are ranks",
             all(wrong),
         )
+
+
+_Pieces = tuple[Place | None, Place | None]  # a tensor, and the sizes of what it consists of
+
+
+def _pieces(one: _Pieces, other: _Pieces) -> Iterator[_Wrong]:
+    """Sizes of pieces that are those of the other tensor: of a tensor that was made as long as they are together."""
+    for (tensor, sizes), (_, theirs) in ((one, other), (other, one)):
+        whole = summed_sizes(tensor) if tensor is not None else None
+        if tensor is None or sizes is None or theirs is None or whole is None or not are_same(whole, theirs):
+            continue
+        if not are_same(whole, sizes) and all(part.key != whole.key for part in sizes.parts):
+            why = f"but `{tensor.text}` is as long as `{theirs.text}` adds up to, the sizes of the other's pieces"
+            yield _Wrong(sizes, why, "swap the two lists: the sizes of the output's pieces come first")
 
 
 def _operation(call: Place, how: Place | None, tensor: Place | None) -> Iterator[_Wrong]:
@@ -247,17 +266,6 @@ def _is_own(made: Place) -> bool:
     if row is None or row.result != "rank" or not row.numbers or row.axes:
         return False
     return row.rank_of is None or made.argument(*row.rank_of) is None
-
-
-def _is_started(call: Place) -> bool:
-    """Whether the project runs a call itself, from the top level of a file: other code may be for the root alone."""
-    queue, seen = [call.unit], {call.unit}
-    for unit in queue:
-        if unit.code.kind == "module":
-            return True
-        queue += dict.fromkeys(caller for caller, _ in call.flow.calls_of(unit) if caller not in seen)
-        seen.update(queue)
-    return False
 
 
 _SOMETIMES = {"all": "", "some": " on some ways"}
@@ -365,7 +373,32 @@ def to_root(tensor):
     dist.gather(tensor, None, dst=0)  # error: MP590
     dist.scatter(tensor, parts if dist.get_rank() == 0 else None, src=-1)  # error: MP590
 
+def helped(tensor, parts):
+    dist.gather(tensor, parts)  # error: MP590
+
+def run(tensor):
+    dist.init_process_group("gloo")
+    helped(tensor, [torch.zeros(4) for _ in range(dist.get_world_size())])
+    names = [None for _ in range(dist.get_world_size())]
+    dist.gather_object(str(tensor), names)  # error: MP590
+    return names
+
+def show(tensor):
+    parts = [torch.zeros(4) for _ in range(dist.get_world_size())]
+    dist.gather(tensor, gather_list=parts, dst=0)  # error: MP590
+    if dist.get_rank() == 0:
+        print(parts)
+
 to_root(torch.ones(4))
+
+def dispatch(x, counts):
+    theirs = torch.empty_like(counts)
+    dist.all_to_all_single(theirs, counts)
+    out = x.new_empty(int(theirs.sum()), x.shape[1])
+    dist.all_to_all_single(out, x, counts.tolist(), theirs.tolist())  # error: MP590
+    other = torch.empty((sum(theirs.tolist()), 8))
+    dist.all_to_all_single(other, x, input_split_sizes=theirs.tolist(), output_split_sizes=counts.tolist())  # error: MP590
+    return out, other
 
 def next_one(tensor):
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -398,6 +431,23 @@ import torch.distributed as dist
 
 def merge_on_root(tensor):
     dist.gather(tensor, [torch.zeros(4) for _ in range(dist.get_world_size())], dst=0)
+
+def names_on_root(tensor):
+    names = [None for _ in range(dist.get_world_size())] if dist.get_rank() == 0 else None
+    dist.gather_object(str(tensor), names)
+    dist.barrier()
+
+def dispatch(x, counts):
+    theirs = torch.empty_like(counts)
+    dist.all_to_all_single(theirs, counts)
+    mine, theirs = counts.tolist(), theirs.cpu().tolist()
+    out = x.new_empty(sum(theirs), x.shape[1])
+    dist.all_to_all_single(out, x, theirs, mine)
+    back = torch.empty(sum(mine), x.shape[1])
+    dist.all_to_all_single(back, out, output_split_sizes=mine, input_split_sizes=theirs)
+    same = torch.empty(sum(mine), x.shape[1])
+    dist.all_to_all_single(same, x, [int(n) for n in mine], mine)
+    return out, back, same
 
 def shift(tensor, model, found=None, source=-1):
     rank, size = dist.get_rank(), dist.get_world_size()
