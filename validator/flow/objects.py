@@ -15,6 +15,7 @@ from validator.effects.choices import possible
 from validator.facts.model import Argument, At, Call, Param
 from validator.flow.annotations import classes_of, declared
 from validator.flow.callgraph.callers import called
+from validator.flow.callgraph.indirect_calls import handed_over
 from validator.flow.callgraph.spelled_arguments import origins
 from validator.flow.constructors import REMOTE, Constructors
 from validator.flow.narrowing import OBJECTS, told_apart, without
@@ -279,20 +280,11 @@ class Objects:
 
     def run_for(self, place: Place, call: Call) -> tuple[Place, Call]:
         """What a call runs with which arguments: of one that a library is given a function and its arguments
-        (`checkpoint(layer, x)`) that function, called with them; of others what they call."""
+        (`checkpoint(layer, x)`, `spawn(work, args=(x,))`) that function, called with them; of others what they call."""
         callee = place.operand(0)
         if (callee.value.data if callee.value.op in ("name", "attr") else "") not in self.flow.models.running:
             return callee, call
-        rows = [row for o in callee.closed.of("ext") if (row := self.flow.models.call(o[1])) is not None]
-        row = rows[0] if len(rows) == 1 else None
-        names = place.value.data.names
-        if row is None or row.runs is None or row.gives is not None or row.result != "ran" or "*" in names:
-            return callee, call
-        at = names.index(row.runs[0]) if row.runs[0] in names else row.runs[1]
-        if at >= len(call.args) or names[at] not in (None, row.runs[0]):
-            return callee, call
-        given = tuple(a for a in call.args[at + 1 + row.skips :] if a.keyword not in row.own)
-        return place.operand(at + 1), call._replace(target=call.args[at].value, args=given)
+        return handed_over(place, call) or (callee, call)
 
     def callers(self, function: Method) -> tuple[tuple[Method, Call], ...]:
         """The calls that may run a function, with the functions in which they stand; those of tests are left out."""

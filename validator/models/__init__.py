@@ -45,7 +45,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   says which (`open`).
 - `gathers = [parameter, position]`: of a context manager inside which sharded parameters are whole: which. What is
   written there is kept where the argument `keeps` is not None or False; `kept`: whether it is where none is passed.
-- `runs = [parameter, position]`: a function that is called with what follows it (or with the tuple in `gives`), but
+- `runs = [parameter, position]`: a function that is called with what follows it (or with the tuple in `gives` and the
+  dictionary in `named`), but
   for the keywords `own` and the first `skips` arguments, which the library takes itself; behind `before` arguments that
   are the library's and tell processes apart;
   `result = "ran"`: what that returns; `result = "each"`: a list of the arguments; `result = "fetched"`: what the
@@ -191,6 +192,7 @@ class Row(NamedTuple):
     kept: bool = False
     runs: tuple[str, int] | None = None
     gives: tuple[str, int] | None = None
+    named: tuple[str, int] | None = None
     own: tuple[str, ...] = ()
     skips: int = 0
     before: int = 0

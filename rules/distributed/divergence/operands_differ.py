@@ -62,7 +62,7 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def _are_of_other_length(call: Place, objects: Place) -> bool:
-    """Whether a list has another known length, or is None, on some ranks of the group, and which is told by the rank."""
+    """Whether a list has another known length, or is None, on some ranks of the group, as their number tells."""
     held = objects.closed
     causes = frozenset(c for c in only(held.n | held.p, "rank", "member") if c.sure)
     known = all(o[0] == "tuple" or o == NONE_OBJ for o in held.each)

@@ -397,7 +397,8 @@ def dispatch(x, counts):
     out = x.new_empty(int(theirs.sum()), x.shape[1])
     dist.all_to_all_single(out, x, counts.tolist(), theirs.tolist())  # error: MP590
     other = torch.empty((sum(theirs.tolist()), 8))
-    dist.all_to_all_single(other, x, input_split_sizes=theirs.tolist(), output_split_sizes=counts.tolist())  # error: MP590
+    sizes = theirs.tolist()
+    dist.all_to_all_single(other, x, input_split_sizes=sizes, output_split_sizes=counts.tolist())  # error: MP590
     return out, other
 
 def next_one(tensor):

@@ -3,10 +3,11 @@
 What it does
     Binds calls by Python's rules to all that they may reach: functions, methods of `self`, `super()` and of objects
     that come through factories, fields, tables of classes and parameters, constructors (those of dataclasses too),
-    modules of networks that are called, tasks and actors of Ray, and `functools.partial`. Where several definitions
-    may be reached, all must refuse the call. What comes from callers alone is a warning, for they may take another
-    way; so are keywords for the `**` of a function that hands them on to others, which refuse them, and a keyword that
-    no method of that name in the project takes, while each has another like it, where nothing
+    modules of networks that are called, tasks and actors of Ray, `functools.partial`, and what threads, processes and
+    executors are given to run (`mp.spawn`, with the number of the process before its arguments). Where several
+    definitions may be reached, all must refuse the call. What comes from callers alone is a warning, for they may
+    take another way; so are keywords for the `**` of a function that hands them on to others, which refuse them, and
+    a keyword that no method of that name in the project takes, while each has another like it, where nothing
     is known of the object and the name is no library's. Also reports `**args` where `args` is the function's own
     `*args`: a tuple, which `**` cannot unpack. Silent where a decorator may change the signature, a test expects
     TypeError, or the callee takes anything.
@@ -29,6 +30,7 @@ from validator.analysis.interfaces.members import method_of, own_object
 from validator.errors import nearest
 from validator.facts.model import Call
 from validator.finding import Finding, Related
+from validator.flow.callgraph.indirect_calls import OF_LIBRARY
 from validator.flow.callgraph.refusable_calls import Suspects
 from validator.flow.callgraph.spelled_arguments import call_of
 from validator.flow.constructors import PYDANTIC
@@ -233,7 +235,7 @@ def _report(failure: Failure, others: list[Failure]) -> Finding:
     hint = nearest(misfit.name, names) if misfit.kind == "unknown-keyword" else ""
     place = callee.place.facts.name_at[0]
     where = "" if function.qualname == "<module>" else f" in `{function.qualname}`"
-    how = "`partial` of " if call.target in _PARTIAL else ""
+    how = "`partial` of " if call.target in _PARTIAL else f"`{call.target}`: " if seen.target != call.target else ""
     message = f"raises {_error(callee)}: `{written(callee.name, callee.params)}` {misfit.message}"
     if by_name:
         message = f"passes {misfit.name!r}, which no `{call.method}` of the project takes"
@@ -243,7 +245,7 @@ def _report(failure: Failure, others: list[Failure]) -> Finding:
         function.module.path,
         at,
         f"{how}`{seen.target}(…)`{where} {message}",
-        help=f"{advice(misfit)}{hint}",
+        help=f"{advice(misfit)}{hint}{_of_library(seen)}",
         related=[
             Related(callee.place.path, place, f"`{callee.name}` is defined here"),
             *(Related(o.function.path, o.call.at[0], "the same here") for o in others),
@@ -251,6 +253,11 @@ def _report(failure: Failure, others: list[Failure]) -> Finding:
         context=f"{function.qualname}:{seen.target}:{misfit.kind}:{misfit.name}",
         severity="warning" if passed else RULE.severity,
     )
+
+
+def _of_library(call: Call) -> str:
+    adds = any(argument.kind == OF_LIBRARY for argument in call.args)
+    return "; the number of the process is passed before what is given here" if adds else ""
 
 
 INCORRECT = (
@@ -337,6 +344,47 @@ def make(tokens):
 """,
 )
 
+_STARTED = """\
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import torch.multiprocessing as mp
+
+
+def lost(world_size, args):
+    return world_size, args
+
+
+def work(rank, world_size, args, port=0):
+    return rank, world_size, args, port
+
+
+class Server:
+    def __init__(self, size):
+        self.size, self.pool = size, ThreadPoolExecutor(2)
+
+    def serve(self, address):
+        return address
+
+    def start(self, address, options):
+{starts}
+"""
+
+INCORRECT += (
+    _STARTED.replace(
+        "{starts}",
+        """\
+        mp.spawn(lost, args=(self.size, options), nprocs=self.size)  # error: MP121
+        mp.spawn(work, (0, self.size, options, 1), nprocs=self.size)  # error: MP121
+        mp.spawn(work, nprocs=self.size)  # error: MP121
+        given = (0, self.size)
+        mp.Process(target=work, args=given).start()  # error: MP121
+        threading.Thread(target=self.serve).start()  # error: MP121
+        threading.Thread(target=self.serve, kwargs={"adress": address}).start()  # error: MP121
+        return self.pool.submit(self.serve, address, 1)  # error: MP121""",
+    ),
+)
+
 CORRECT = (
     # the annotation says an object where the class itself is meant: callers pass it, or nobody is known
     """
@@ -388,6 +436,22 @@ def size(batch: Batch):
 
 size(Batch())
 """,
+    # with the number of the process, the object of the method, what lists and dictionaries hold
+    _STARTED.replace(
+        "{starts}",
+        """\
+        mp.spawn(lost, args=(options,), nprocs=self.size)
+        mp.spawn(work, (self.size, options), self.size)
+        mp.spawn(work, args=options.given, nprocs=self.size)
+        mp.spawn(work, args=(*options, 1), nprocs=self.size)
+        mp.Process(target=work, args=(0, self.size), kwargs=dict(args=options)).start()
+        mp.Process(target=work, args=(0, self.size), kwargs={"args": options, **options}).start()
+        threading.Thread(target=self.serve, args=(address,), daemon=True).start()
+        threading.Thread(None, self.serve, "server", [address]).start()
+        threading.Thread(target=self.serve, kwargs={"address": address}).start()
+        self.pool.submit(self.serve, address=address)
+        return self.pool.submit(self.serve, address)""",
+    ),
     # what a dictionary brings to a partial is passed, too
     """
 from functools import partial

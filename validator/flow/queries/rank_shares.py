@@ -15,8 +15,8 @@ _EQUALITY = frozenset({"Eq", "NotEq"})
 
 
 class Share(NamedTuple):
-    """`user` takes the part of rank `rank` of `size` parts of `whole`: a sampler, `x[rank::size]`, `range(rank, n, size)`,
-    `i % size == rank`. Without a rank and a size it is that of this rank among all."""
+    """`user` takes the part of rank `rank` of `size` parts of `whole`: a sampler, `x[rank::size]`,
+    `range(rank, n, size)`, `i % size == rank`. Without a rank and a size it is that of this rank among all."""
 
     rank: Place | None
     size: Place | None
