@@ -4,7 +4,9 @@ What it does
     Reports `DistributedSampler(…)` that shuffles (the default) in a project in which nothing calls `set_epoch`. Where
     a parameter says whether it shuffles (`shuffle=shuffle`), some call must say so, or leave its default of True.
     Silent where the data, or the sampler, is called after evaluation (`val_dataset`): its order does not matter.
-    Also reports `set_epoch` in a loop that gives the sampler the same number in every round.
+    Also reports `set_epoch` in a loop that gives the sampler the same number in every round, and a shuffling sampler
+    whose loader is gone through in a loop, epoch after epoch, where `set_epoch` is called on other samplers alone, or
+    on this one outside of any loop. Silent where the sampler, or its loader, goes where it cannot be followed.
 
 Why is this bad
     The order depends on seed and epoch. Without `set_epoch` every epoch shows the same batches in the same order.
@@ -20,6 +22,7 @@ from collections.abc import Iterator
 from validator.finding import Finding
 from validator.flow.queries.base import Place, Queries, blocks_of
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.sampler_rounds import Rounds
 from validator.flow.values import const_obj
 from validator.project import Project
 from validator.rule import Rule
@@ -40,17 +43,18 @@ def check_project(project: Project) -> Iterator[Finding]:
                 help="pass the number of the epoch",
                 context=f"{call.unit.qualname}:set_epoch",
             )
-    if calls:
-        return
+    rounds = Rounds(queries)
     for place in queries.calls(
         "torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler"
     ):
-        if not is_aside(place.unit.path) and _shuffles(place) and not _evaluates(place):
+        if is_aside(place.unit.path) or not _shuffles(place) or _evaluates(place):
+            continue
+        why = rounds.untold(place) if calls else "nothing in the project calls `set_epoch`"
+        if why:
             yield RULE.finding(
                 place.unit.path,
                 place.at,
-                f"`{place.unit.qualname}` makes a shuffling `DistributedSampler`, and nothing in the project calls"
-                " `set_epoch`",
+                f"`{place.unit.qualname}` makes a shuffling `DistributedSampler`, and {why}",
                 help="call `sampler.set_epoch(epoch)` at the start of every epoch, or pass `shuffle=False` where"
                 " order does not matter",
                 context=place.unit.qualname,
@@ -137,6 +141,37 @@ def ordered(dataset, shuffle=False):
 def loaders(strategy: Strategy, train, valid):
     return strategy.setup_dataloader(train), strategy.setup_dataloader(valid, shuffle=False), ordered(train, True)
 """,
+    # told to another sampler, or once
+    """
+from torch.utils.data import DataLoader, DistributedSampler
+
+def main(train, val):
+    ts = DistributedSampler(train)  # error: MP530
+    vs = DistributedSampler(val, shuffle=False)
+    loader = DataLoader(train, sampler=ts)
+    for epoch in range(10):
+        vs.set_epoch(epoch)
+        step(loader)
+        measure(DataLoader(val, sampler=vs))
+
+def step(loader):
+    for batch in loader:
+        print(batch)
+
+def measure(loader):
+    return list(loader)
+
+class Trainer:
+    def __init__(self, data):
+        self.sampler = DistributedSampler(data)  # error: MP530
+        self.loader = DataLoader(data, 4, sampler=self.sampler)
+
+    def fit(self, epochs):
+        self.sampler.set_epoch(0)
+        for epoch in range(epochs):
+            for batch in self.loader:
+                print(batch)
+""",
 ]
 
 CORRECT = [
@@ -173,5 +208,49 @@ def loaders(valid_dataset, dataset):
 
 def evaluate(dataset, args):
     return loader(dataset, shuffle=False), DistributedSampler(dataset, shuffle=args.shuffle)
+""",
+    # told through the loader, by what calls it in a loop, by somebody else; one epoch
+    """
+from accelerate import Accelerator
+from torch.utils.data import DataLoader, DistributedSampler
+
+def make(data):
+    sampler = DistributedSampler(data)
+    return DataLoader(data, sampler=sampler)
+
+def through_loader(data):
+    loader = make(data)
+    for epoch in range(3):
+        loader.sampler.set_epoch(epoch)
+        for batch in loader:
+            print(batch)
+
+class Trainer:
+    def __init__(self, data):
+        self.sampler = DistributedSampler(data)
+        self.loader = DataLoader(data, 4, sampler=self.sampler)
+
+    def begin(self, epoch):
+        self.sampler.set_epoch(epoch)
+
+    def fit(self, epochs):
+        for epoch in range(epochs):
+            self.begin(epoch)
+            for batch in self.loader:
+                print(batch)
+
+def prepared(data):
+    loader = Accelerator().prepare(DataLoader(data, sampler=DistributedSampler(data)))
+    for epoch in range(3):
+        for batch in loader:
+            print(batch)
+
+def once(data):
+    for batch in DataLoader(data, sampler=DistributedSampler(data)):
+        print(batch)
+
+def each(all_data):
+    for data in all_data:
+        once(data)
 """,
 ]

@@ -260,7 +260,7 @@ def _of_library(call: Call) -> str:
     return "; the number of the process is passed before what is given here" if adds else ""
 
 
-INCORRECT = (
+INCORRECT: tuple[str, ...] = (
     # a keyword that the function in between hands on
     """\
 # file: data.py
