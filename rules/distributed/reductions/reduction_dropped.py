@@ -4,7 +4,8 @@ What it does
     Reports a call, used as a statement, of a function that only gives back what it reduced: its collectives work on
     copies (`tensor.to(device)`, a list made for the purpose), it changes none of its arguments and stores nothing. So
     it is with collectives of libraries that give a new tensor, such as Accelerate's `gather` and `reduce`. Reports also
-    a collective that writes into a copy of a tensor (`t = t.cuda()`) which nothing reads afterwards, and
+    a collective that writes into a copy of a tensor (`t = t.cuda()`) which nothing reads afterwards, one that gathers
+    what the program has computed into a list or a tensor made for the purpose that nothing reads, and
     `broadcast_object_list([x])`, which puts what it receives into a list that nobody has.
 
 Why is this bad
@@ -26,6 +27,7 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.in_place import writes_into_arguments
 from validator.flow.queries.outside_program import is_test
+from validator.flow.queries.unread_results import unread_result
 from validator.models import Row
 from validator.project import Project
 from validator.rule import Rule
@@ -44,7 +46,9 @@ def check_project(project: Project) -> Iterator[Finding]:
         if _gives(call) and _is_dropped(call):
             yield _report(call, None)
         elif (copy := _unread_copy(call)) is not None:
-            yield _report_copy(call, copy)
+            yield _report_copy(call, copy, "a copy that")
+        elif (made := unread_result(queries, call)) is not None:
+            yield _report_copy(call, made, "made for the purpose, which")
     for unit, made in giving.items():
         for call in queries.calls_of(unit):
             targets = queries.targets(call)
@@ -163,13 +167,15 @@ def _is_copy(place: Place) -> bool:
     return moved and place.value.op in ("param", "attr")
 
 
-def _report_copy(call: Place, copy: Place) -> Finding:
+def _report_copy(call: Place, copy: Place, what: str) -> Finding:
     return RULE.finding(
         call.unit.path,
         call.at,
-        f"`{call.text}`{call.where} writes into `{copy.text}`, a copy that nothing reads afterwards",
-        help="copy the result back (`t.copy_(copy)`), or return it",
-        related=[Related(copy.unit.path, copy.at[0], "the copy is made here")],
+        f"`{call.text}`{call.where} writes into `{copy.text}`, {what} nothing reads afterwards",
+        help="go on with what is gathered"
+        if what[0] == "m"
+        else "copy the result back (`t.copy_(copy)`), or return it",
+        related=[Related(copy.unit.path, copy.at[0], "it is made here")],
         context=f"{call.unit.qualname}:{call.method}:copy",
     )
 
@@ -259,9 +265,55 @@ class Meter:
     def synchronize(self):
         dist.all_reduce(self.total.double())  # error: MP555
 """,
+    """
+import torch
+import torch.distributed as dist
+
+class Queue:
+    def forward(self, x):
+        keys = self.net(x)
+        rows = [torch.zeros_like(keys) for _ in range(dist.get_world_size())]
+        dist.all_gather(rows, keys)  # error: MP555
+        self.enqueue(keys)
+        return keys
+
+    def update(self, keys):
+        whole = torch.empty(dist.get_world_size() * keys.shape[0], keys.shape[1])
+        dist.all_gather_into_tensor(whole, keys.contiguous())  # error: MP555
+        self.enqueue(keys)
+
+    def names(self, name):
+        names = [None] * dist.get_world_size()
+        dist.all_gather_object(names, name)  # error: MP555
+        return name
+""",
 )
 
 CORRECT = (
+    # read later, in a function inside, or by who has the tensor of which the list is made; a way to wait
+    """
+import torch
+import torch.distributed as dist
+
+class Queue:
+    def forward(self, x):
+        keys, size = self.net(x), dist.get_world_size()
+        rows = [torch.zeros_like(keys) for _ in range(size)]
+        dist.all_gather(rows, keys)
+        self.enqueue(torch.cat(rows))
+        whole = torch.empty(size * 8)
+        work = dist.all_gather_into_tensor(whole, keys, async_op=True)
+        later = lambda: whole.sum()
+        shared = torch.empty(size, 8)
+        dist.all_gather([shared[i] for i in range(size)], keys)
+        dist.all_gather([torch.zeros(1) for _ in range(size)], torch.ones(1))
+        return work, later, shared
+
+    def names(self, name):
+        names = [None] * dist.get_world_size()
+        dist.all_gather_object(names, name)
+        return [each for each in names if each]
+""",
     """
 import torch
 import torch.distributed as dist
