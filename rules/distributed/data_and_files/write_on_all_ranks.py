@@ -6,11 +6,13 @@ What it does
     configuration or model from `accelerator.unwrap_model`, copies to remote storage, and whatever truncates a file
     whose name stands in the source (`open(…, "w")`, `torch.save`, `write_text`, `shutil.copy`). Silent under a test of
     the rank that leaves one writer, and with `is_main_process=`; a test of a single mesh coordinate leaves a writer in
-    each other group. Silent in demonstrations and tests.
+    each other group. Also reports what removes a folder or a file (`shutil.rmtree`, `os.remove`) in a program that has
+    set up its process group, on all ranks, where nothing takes the error (`ignore_errors=True`, `except`) and the path
+    does not tell the rank. Silent in demonstrations and tests.
 
 Why is this bad
     Many writers of one file: truncated files, failed uploads, and on a hard-mounted NFS share writers that wait for
-    each other for ever.
+    each other for ever. Of those that remove one folder the quick one wins; the others raise FileNotFoundError.
 
 References
     https://huggingface.co/docs/accelerate/concept_guides/deferring_execution
@@ -30,6 +32,7 @@ from validator.flow.program.answers import Operation
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.run_by_all import setting_up
 from validator.project import Project
 from validator.rule import Rule
 
@@ -38,7 +41,7 @@ RULE = Rule(
     "write-on-all-ranks",
     "warning",
     "0.1.0",
-    tokens=("save_pretrained", "copy", "upload", "open(", "save", "write_"),
+    tokens=("save_pretrained", "copy", "upload", "open(", "save", "write_", "rmtree", "remove", "unlink", "rmdir"),
 )
 
 _REPLICATED = re.compile(
@@ -88,6 +91,43 @@ def check_project(project: Project) -> Iterator[Finding]:
                 related=[Related(unit.path, anchor.at[0], f"every rank calls `{anchor.method}` here")],
                 context=f"{unit.qualname}:{name}",
             )
+
+    yield from _removals(queries)
+
+
+def _removals(queries: Queries) -> Iterator[Finding]:
+    """Findings of what removes on all ranks of a started job what is there once."""
+    starting = setting_up(queries)
+    for call in queries.calls(*queries.flow.models.files["removing"]):
+        unit = call.unit
+        if is_aside(unit.path) or call.is_tried or _takes_errors(call) or only(call.under, "rank", "member", "data"):
+            continue
+        path = call.operand(1) if len(call.value.args) > 1 else call
+        if path.varies("rank", "member", "data") or any(map(_OWN.search, path.words)) or _excused(call):
+            continue
+        asked = {word for test in call.tests for word in test.words if word != "exists"}
+        if any(map(_ALONE.search, asked)) or not _is_in(starting, call, queries):
+            continue
+        yield RULE.finding(
+            unit.path,
+            call.at,
+            f"`{call.text}`{call.where} runs on all ranks: one removes it, the others find it gone or half gone",
+            help="let the first rank of the job remove it, and place a barrier behind it",
+            context=f"{unit.qualname}:{call.text}",
+        )
+
+
+def _takes_errors(call: Place) -> bool:
+    """Whether a call is told what to do with errors."""
+    ignoring = call.argument("ignore_errors", 1)
+    named = not {"onerror", "onexc", "**"}.isdisjoint(call.value.data.names)
+    return named or ignoring is not None and not ignoring.val.is_const(False)
+
+
+def _is_in(starting: frozenset[Unit], call: Place, queries: Queries) -> bool:
+    """Whether a function is one of some, or is called by them alone."""
+    callers = {each.unit for each in queries.calls_of(call.unit)}
+    return call.unit in starting or bool(callers) and callers <= starting
 
 
 def _writes(project: Project, queries: Queries) -> Iterator[Place]:
@@ -242,6 +282,23 @@ def save(model, folder):
     accelerator = Accelerator()
     accelerator.wait_for_everyone()
     accelerator.unwrap_model(model).save_pretrained(folder)  # error: MP537
+""",
+    # what is removed
+    """
+import os
+import shutil
+import torch.distributed as dist
+
+def clean(out):
+    if os.path.exists(out):
+        shutil.rmtree(out)  # error: MP537
+
+def main(out, lock):
+    dist.init_process_group("nccl")
+    shutil.rmtree(out)  # error: MP537
+    os.makedirs(out)
+    clean(out)
+    os.remove(path=lock)  # error: MP537
 """,
 ]
 
@@ -414,5 +471,27 @@ def train(model, path):
     dist.barrier()
     if settings["rank"] == 0:
         torch.save(model.state_dict(), "model.pt")
+""",
+    # removed by one, by each for itself, before others are started, or in spite of errors
+    """
+import os
+import shutil
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+def work(rank, out, lock):
+    dist.init_process_group("nccl", rank=rank, world_size=2)
+    shutil.rmtree(out, ignore_errors=True)
+    shutil.rmtree(os.path.join(out, str(rank)))
+    if rank == 0:
+        shutil.rmtree(out)
+    try:
+        os.remove(lock)
+    except FileNotFoundError:
+        pass
+
+def main(out, lock):
+    shutil.rmtree(out)
+    mp.spawn(work, args=(out, lock), nprocs=2)
 """,
 ]

@@ -13,16 +13,29 @@ def is_run_by_all(queries: Queries, call: Place) -> bool:
     let them: a file runs it, it or a caller sets up the process group or meets in another collective of that group, or
     it asks for the rank itself."""
     flow = queries.flow
-    setting_up = queries.reaching(each.unit for each in queries.calls(*flow.models.ranks["setup"]))
+    starting = setting_up(queries)
     if _asks_for_rank(call):
         return True
     queue, seen = [call.unit], {call.unit}
     for unit in queue:
-        if unit.code.kind == "module" or unit in setting_up or _meets(call, unit):
+        if unit.code.kind == "module" or unit in starting or _meets(call, unit):
             return True
         queue += dict.fromkeys(caller for caller, _ in flow.calls_of(unit) if caller not in seen)
         seen.update(queue)
     return False
+
+
+def setting_up(queries: Queries) -> frozenset[Unit]:
+    """The functions in which a process takes its place among others, by themselves or in what they call; not those that
+    only start other processes which do."""
+    found = {call.unit for call in queries.calls(*queries.flow.models.ranks["setup"])}
+    stack = list(found)
+    while stack:
+        calls = queries.calls_of(stack.pop())
+        fresh = {call.unit for call in calls if not call.hands_on} - found
+        found |= fresh
+        stack += fresh
+    return frozenset(found)
 
 
 def _asks_for_rank(call: Place) -> bool:
