@@ -32,7 +32,7 @@ from validator.flow.program.answers import Operation
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.run_by_all import setting_up
+from validator.flow.queries.run_by_all import is_within, setting_up
 from validator.project import Project
 from validator.rule import Rule
 
@@ -106,7 +106,7 @@ def _removals(queries: Queries) -> Iterator[Finding]:
         if path.varies("rank", "member", "data") or any(map(_OWN.search, path.words)) or _excused(call):
             continue
         asked = {word for test in call.tests for word in test.words if word != "exists"}
-        if any(map(_ALONE.search, asked)) or not _is_in(starting, call, queries):
+        if any(map(_ALONE.search, asked)) or not is_within(queries, starting, call):
             continue
         yield RULE.finding(
             unit.path,
@@ -122,12 +122,6 @@ def _takes_errors(call: Place) -> bool:
     ignoring = call.argument("ignore_errors", 1)
     named = not {"onerror", "onexc", "**"}.isdisjoint(call.value.data.names)
     return named or ignoring is not None and not ignoring.val.is_const(False)
-
-
-def _is_in(starting: frozenset[Unit], call: Place, queries: Queries) -> bool:
-    """Whether a function is one of some, or is called by them alone."""
-    callers = {each.unit for each in queries.calls_of(call.unit)}
-    return call.unit in starting or bool(callers) and callers <= starting
 
 
 def _writes(project: Project, queries: Queries) -> Iterator[Place]:

@@ -38,6 +38,12 @@ def setting_up(queries: Queries) -> frozenset[Unit]:
     return frozenset(found)
 
 
+def is_within(queries: Queries, units: frozenset[Unit], place: Place) -> bool:
+    """Whether the function of a place is one of some, or is called by them alone, in the same process."""
+    callers = {call.unit for call in queries.calls_of(place.unit) if not call.hands_on}
+    return place.unit in units or bool(callers) and callers <= units
+
+
 def _asks_for_rank(call: Place) -> bool:
     """Whether a branch in the function of a collective tells ranks of its group apart."""
     blocks = (block for block in call.unit.code.blocks if block.end[0] == "branch")

@@ -1,0 +1,149 @@
+"""Ranks that each choose a port of their own to meet at.
+
+What it does
+    Reports `os.environ["MASTER_PORT"] = …` and `init_process_group(init_method=…)` with what each process draws for
+    itself (`random.randint`), in a process that then takes its place in the process
+    group. Silent in a parent that starts the workers afterwards (they inherit what it has chosen), under a test, with a
+    seed that all share, and where the process sets up a group of one by itself.
+
+Why is this bad
+    The ranks wait for each other at different ports until the time-out; on one machine it may work by chance. The
+    warning rests on there being more than one process.
+
+References
+    https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.finding import Finding
+from validator.flow.program.unit import Unit
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.run_by_all import is_within, setting_up
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP573", "rendezvous-differs", "warning", "1.0", tokens=("MASTER_PORT", "init_method"))
+_PORT = "MASTER_PORT"
+_OWN = frozenset({"RANK", "WORLD_SIZE"})  # who sets these says who there is
+_SETUP = "torch.distributed.init_process_group"
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries = project.analysis(Queries)
+    starting = setting_up(queries)
+    parents = _parents(queries, starting)
+    for place, value in _chosen(queries):
+        unit = place.unit
+        if is_aside(unit.path) or not value.varies("data") or place.tests_inside or _is_alone(queries, unit):
+            continue
+        if not is_within(queries, starting, place) or is_within(queries, parents, place):
+            continue
+        yield RULE.finding(
+            unit.path,
+            place.at,
+            f"each process{place.where} chooses for itself where all meet: `{value.text}`",
+            help="let the launcher, or the process that starts the others, choose the port",
+            context=f"{unit.qualname}:{value.text}",
+        )
+
+
+def _chosen(queries: Queries) -> Iterator[tuple[Place, Place]]:
+    """Where a process says at which port it meets the others, with the port."""
+    for unit in queries.spelling(_PORT):
+        for store in queries.values(unit, "store_item"):
+            if ("ext", "os.environ") in store.operand(0).val.objs and store.operand(1).val.constant() == _PORT:
+                yield store, store.operand(2)
+    for call in queries.calls(_SETUP):
+        method = call.argument("init_method", 1)
+        if method is not None:
+            yield call, method
+
+
+def _parents(queries: Queries, starting: frozenset[Unit]) -> frozenset[Unit]:
+    """The functions in which others are started that take their place in the group, by themselves or further below."""
+    calls = [call for unit in starting for call in queries.calls_of(unit)]
+    return queries.reaching({call.unit for call in calls if call.hands_on})
+
+
+def _is_alone(queries: Queries, unit: Unit) -> bool:
+    """Whether a process makes a group of its own: it says who it is, or that there is one process."""
+    stores = (store for each in queries.spelling(*_OWN) for store in queries.values(each, "store_item"))
+    named = any(store.unit.module is unit.module and store.operand(1).val.constant() in _OWN for store in stores)
+    sizes = [call.argument("world_size", 3) for call in queries.calls(_SETUP)]
+    return named or any(size is not None and size.closed.is_const(1) for size in sizes)
+
+
+_START = """
+import os
+import random
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+def free():
+    return random.randrange(20000, 30000)
+
+def choose():
+    os.environ["MASTER_PORT"] = str(random.randint(10000, 20000)){mark}
+"""
+
+INCORRECT = (
+    _START.replace("{mark}", "  # error: MP573")
+    + """
+def main():
+    choose()
+    dist.init_process_group("nccl", rank=int(os.environ["RANK"]), world_size=int(os.environ["WORLD_SIZE"]))
+
+def work(rank, size):
+    os.environ["MASTER_PORT"] = str(free())  # error: MP573
+    dist.init_process_group("nccl", rank=rank, world_size=size)
+
+def other(rank, size):
+    address = f"tcp://localhost:{20000 + random.randint(0, 999)}"
+    dist.init_process_group("nccl", init_method=address, rank=rank, world_size=size)  # error: MP573
+
+def start(size):
+    mp.spawn(work, args=(size,), nprocs=size)
+    mp.spawn(other, args=(size,), nprocs=size)
+""",
+)
+
+CORRECT = (
+    # chosen by who starts the others; or where no launcher has chosen
+    _START.replace("{mark}", "")
+    + """
+def work(rank, size, port):
+    if "MASTER_PORT" not in os.environ:
+        os.environ["MASTER_PORT"] = str(free())
+    dist.init_process_group("nccl", f"tcp://localhost:{port}", rank=rank, world_size=size)
+
+def main(size):
+    choose()
+    port = free()
+    if size > 1:
+        mp.spawn(work, args=(size, port), nprocs=size)
+    else:
+        work(0, 1, port)
+""",
+    # one process
+    _START.replace("{mark}", "")
+    + """
+def main():
+    choose()
+    dist.init_process_group("gloo", rank=0, world_size=1)
+""",
+    # all draw the same
+    """
+import os
+import random
+import torch.distributed as dist
+
+def main():
+    random.seed(0)
+    os.environ["MASTER_PORT"] = str(random.randint(10000, 20000))
+    dist.init_process_group("nccl")
+""",
+)
