@@ -282,7 +282,7 @@ class Objects:
         """What a call runs with which arguments: of one that a library is given a function and its arguments
         (`checkpoint(layer, x)`, `spawn(work, args=(x,))`) that function, called with them; of others what they call."""
         callee = place.operand(0)
-        if (callee.value.data if callee.value.op in ("name", "attr") else "") not in self.flow.models.running:
+        if place.value.op != "call" or place.method not in self.flow.models.running:
             return callee, call
         return handed_over(place, call) or (callee, call)
 

@@ -106,7 +106,8 @@ def _removals(queries: Queries) -> Iterator[Finding]:
         if path.varies("rank", "member", "data") or any(map(_OWN.search, path.words)) or _excused(call):
             continue
         asked = {word for test in call.tests for word in test.words if word != "exists"}
-        if any(map(_ALONE.search, asked)) or not is_within(queries, starting, call):
+        named = queries.flow.models.ranks["names"]  # who asks for a rank by its name lets one do it
+        if not asked.isdisjoint(named) or any(map(_ALONE.search, asked)) or not is_within(queries, starting, call):
             continue
         yield RULE.finding(
             unit.path,
@@ -484,8 +485,14 @@ def work(rank, out, lock):
     except FileNotFoundError:
         pass
 
+def start(function, out, lock):
+    if out:
+        mp.spawn(function, args=(out, lock), nprocs=2)
+    else:
+        function(0, out, lock)
+
 def main(out, lock):
+    start(work, out, lock)
     shutil.rmtree(out)
-    mp.spawn(work, args=(out, lock), nprocs=2)
 """,
 ]

@@ -18,9 +18,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.domains.spmd import only
 from validator.finding import Finding
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.run_by_all import is_within, setting_up
 from validator.project import Project
@@ -35,12 +37,11 @@ _SETUP = "torch.distributed.init_process_group"
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     starting = setting_up(queries)
-    parents = _parents(queries, starting)
     for place, value in _chosen(queries):
         unit = place.unit
-        if is_aside(unit.path) or not value.varies("data") or place.tests_inside or _is_alone(queries, unit):
+        if is_aside(unit.path) or place.tests_inside or _is_alone(queries, unit):
             continue
-        if not is_within(queries, starting, place) or is_within(queries, parents, place):
+        if not is_within(queries, starting, place) or not _is_drawn(queries, value, starting):
             continue
         yield RULE.finding(
             unit.path,
@@ -49,6 +50,22 @@ def check_project(project: Project) -> Iterator[Finding]:
             help="let the launcher, or the process that starts the others, choose the port",
             context=f"{unit.qualname}:{value.text}",
         )
+
+
+def _is_drawn(queries: Queries, value: Place, starting: frozenset[Unit]) -> bool:
+    """Whether a process that takes its place in the group has drawn a value itself: what it got from the one that has
+    started it is the same in all."""
+    queue, seen = [value], {(value.unit, value.number)}
+    for each in queue:
+        if only(each.val.v, "data") and is_within(queries, starting, each):
+            return True
+        for position in sorted(cause.position for cause in only(each.val.v, "param")):
+            for call in queries.calls_of(each.unit):
+                given = None if call.hands_on else argument_of(call.unit, call.number, each.unit, position)
+                if given is not None and (call.unit, given) not in seen:
+                    seen.add((call.unit, given))
+                    queue.append(call.value_at(given))
+    return False
 
 
 def _chosen(queries: Queries) -> Iterator[tuple[Place, Place]]:
@@ -61,12 +78,6 @@ def _chosen(queries: Queries) -> Iterator[tuple[Place, Place]]:
         method = call.argument("init_method", 1)
         if method is not None:
             yield call, method
-
-
-def _parents(queries: Queries, starting: frozenset[Unit]) -> frozenset[Unit]:
-    """The functions in which others are started that take their place in the group, by themselves or further below."""
-    calls = [call for unit in starting for call in queries.calls_of(unit)]
-    return queries.reaching({call.unit for call in calls if call.hands_on})
 
 
 def _is_alone(queries: Queries, unit: Unit) -> bool:
@@ -104,6 +115,13 @@ def work(rank, size):
 def other(rank, size):
     address = f"tcp://localhost:{20000 + random.randint(0, 999)}"
     dist.init_process_group("nccl", init_method=address, rank=rank, world_size=size)  # error: MP573
+
+def take(port):
+    os.environ["MASTER_PORT"] = str(port)  # error: MP573
+
+def alone():
+    take(free())
+    dist.init_process_group("nccl")
 
 def start(size):
     mp.spawn(work, args=(size,), nprocs=size)

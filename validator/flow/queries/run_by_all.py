@@ -26,16 +26,19 @@ def is_run_by_all(queries: Queries, call: Place) -> bool:
 
 
 def setting_up(queries: Queries) -> frozenset[Unit]:
-    """The functions in which a process takes its place among others, by themselves or in what they call; not those that
-    only start other processes which do."""
+    """The functions in which a process takes its place among others, by themselves or in what they call; not those in
+    which a process starts others that do, whether or not it may also do it itself."""
     found = {call.unit for call in queries.calls(*queries.flow.models.ranks["setup"])}
+    parents: set[Unit] = set()
     stack = list(found)
     while stack:
-        calls = queries.calls_of(stack.pop())
-        fresh = {call.unit for call in calls if not call.hands_on} - found
-        found |= fresh
-        stack += fresh
-    return frozenset(found)
+        for call in queries.calls_of(stack.pop()):
+            if call.hands_on:
+                parents.add(call.unit)
+            elif call.unit not in found:
+                found.add(call.unit)
+                stack.append(call.unit)
+    return frozenset(found) - queries.reaching(parents)
 
 
 def is_within(queries: Queries, units: frozenset[Unit], place: Place) -> bool:
