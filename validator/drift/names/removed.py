@@ -142,13 +142,16 @@ class Names:
         apart = {row.path for row in now if row.unit is not None} - changed
         if not changed or not apart:
             return now
-        copies = self._together({row.path for row in now if row.path in apart and row.role == "defines"}) - changed
+        kinds = {row.kind for row in rows}
+        own = {row.path for row in now if row.path in apart and row.role == "defines" and row.kind in kinds}
+        copies = self._together(own) - changed
         asking = {row.path for row in now if row.role in ("asks", "tries") and row.path in copies}
         return [row for row in now if row.path not in copies] if asking else now
 
     def _together(self, paths: set[str]) -> set[str]:
         """The files that some program has together with one of some files."""
-        modules = (self.after.module(self.after.project.files[path].absolute) for path in paths)
+        files = (self.after.project.files.get(path) for path in paths)
+        modules = (self.after.module(source.absolute) for source in files if source is not None)
         return {path for module in modules if module is not None for path in self.after.beside(module)}
 
     def _unread(self, rows: list[Occurrence], now: list[Occurrence]) -> list[Occurrence]:

@@ -66,11 +66,12 @@ class Texts:
         if (templates := _templates(drop)) is not None:
             return self._template(drop, *templates)
         here = drop.pair.new.code.values
-        if any(value.op == "const" and value.data == old for value in here):
+        stays = any(value.op == "const" and value.data == old for value in here)
+        if stays and self._pairs[old, new] < _SEVERAL:
             return self._key(drop, old, new)  # it still stands in the function: something came before it
         if self._is_of_a_name(drop, old, new):
             return None
-        told = _TELLING.fullmatch(old) is not None and _TELLING.fullmatch(new) is not None
+        told = not stays and _TELLING.fullmatch(old) is not None and _TELLING.fullmatch(new) is not None
         others = self._found(old, new) if told else self._spelled(old, new)
         if not others:
             return None
