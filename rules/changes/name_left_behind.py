@@ -260,6 +260,47 @@ class Trainer:
     def is_frozen(self, step):
         return step < self.freezing_steps
 """,
+    # a copy of the code that nothing imports together with what changed keeps the old name for itself
+    """# file: rl/__init__.py
+# before: rl/options.py
+from dataclasses import dataclass
+
+
+@dataclass
+class Options:
+    output_scale_index: int = 0
+    batch_size: int = 8
+# file: rl/options.py
+from dataclasses import dataclass
+
+
+@dataclass
+class Options:
+    scale_index_of_output: int = 0
+    batch_size: int = 8
+# file: rl/tower.py
+from rl.options import Options
+
+
+class Tower:
+    def __init__(self, args: Options):
+        self.scale = getattr(args, "output_scale_index", 0)  # error: MP901
+# file: remote/__init__.py
+# file: remote/options.py
+from dataclasses import dataclass
+
+
+@dataclass
+class Options:
+    output_scale_index: int = 0
+# file: remote/tower.py
+from remote.options import Options
+
+
+class Tower:
+    def __init__(self, args: Options):
+        self.scale = getattr(args, "output_scale_index", 0)
+""",
     # all options go on as keywords
     """# file: rl/__init__.py
 # file: rl/data.py

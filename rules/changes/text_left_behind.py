@@ -73,6 +73,22 @@ def hosts(default):
         return os.environ["CLUSTER_HOST_FILE"]  # error: MP908
     return default
 """,
+    # a choice that one long function asks for in several places, by its old name in one of them
+    """# before: rl/train.py
+def main(args, model, save, load):
+    if args["train_type"] in ["lora", "bnb_dora"]:
+        model = load(model)
+    dora = args["train_type"] in ["hqq_dora", "bnb_dora"]
+    if args["train_type"] in ["custom_lora", "bnb_dora"]:
+        save(model, dora)
+# file: rl/train.py
+def main(args, model, save, load):
+    if args["train_type"] in ["lora", "qdora"]:  # error: MP908
+        model = load(model)
+    dora = args["train_type"] in ["hqq_dora", "qdora"]
+    if args["train_type"] in ["custom_lora", "bnb_dora"]:
+        save(model, dora)
+""",
     # the old key of a registry; the new one is a part of it, and no name by itself
     """# file: rl/__init__.py
 # before: rl/registry.py
