@@ -36,14 +36,19 @@ def unread_result(queries: Queries, call: Place) -> Place | None:
 
 
 def _is_used_besides(call: Place, given: Place) -> bool:
-    """Whether the program does more with what is gathered, or with what that is made of, than to gather it."""
-    made = list(given.parts)
-    known = {call.number, *(part.number for part in made)}
-    returned = {given.value_at(number).root for number in given.unit.code.returned}
-    return any(
-        part.root in returned or any(user.number not in known and user.value.op != "mut" for user in part.users)
-        for part in made
-        if part.value.op not in ("name", "const")
+    """Whether the program does more with what is gathered, or with the tensor of which that is another form, than to
+    gather it."""
+    forms = [given.root]
+    for each in forms:
+        before = each.receiver if each.value.op == "call" else None
+        if before is not None and not each.operand(0).val.of("ext"):
+            forms.append(before.root)
+        forms += [user for user in each.users if user.value.op == "phi" and user not in forms]
+    known = {call.number, *(part.number for part in given.parts)}
+    returned = {given.value_at(number).root for number in given.unit.code.returned if number >= 0}
+    users = (user for each in forms for user in each.users)
+    return any(each in returned for each in forms) or any(
+        user.number not in known and user.value.op not in _SAME for user in users
     )
 
 
