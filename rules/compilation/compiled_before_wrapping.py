@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from validator.domains.placement import mostly
 from validator.finding import Finding, Related
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.placements import Placings
+from validator.flow.queries.training.placements import Placings
 from validator.project import Project
 from validator.rule import Rule
 

@@ -22,8 +22,8 @@ from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.placements import Placings, asks_first, decided_by
 from validator.flow.queries.pure_functions import is_idle
+from validator.flow.queries.training.placements import Placings, asks_first, decided_by
 from validator.project import Project
 from validator.rule import Rule
 

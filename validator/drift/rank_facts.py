@@ -24,8 +24,8 @@ from validator.effects.files import Files
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, numbers_of, spanned
 from validator.flow.queries.outside_program import is_test
-from validator.flow.queries.random_draws import drawn_apart, draws, rows_of
-from validator.flow.queries.rank_shares import axes_of_rank
+from validator.flow.queries.ranks.random_draws import drawn_apart, draws, rows_of
+from validator.flow.queries.ranks.rank_shares import axes_of_rank
 from validator.flow.substitution import instantiated_causes
 from validator.models import models
 

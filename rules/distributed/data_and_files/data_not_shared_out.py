@@ -25,10 +25,10 @@ from validator.domains.axes import WORLD
 from validator.domains.placement import certainly, spanned
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries, loops_around
-from validator.flow.queries.gradients import handed_losses, losses, trained_through
-from validator.flow.queries.loaders import loaders_of
 from validator.flow.queries.origins import calls_behind
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.training.gradients import handed_losses, losses, trained_through
+from validator.flow.queries.training.loaders import loaders_of
 from validator.project import Project
 from validator.rule import Rule
 

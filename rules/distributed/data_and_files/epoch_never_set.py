@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from validator.finding import Finding
 from validator.flow.queries.base import Place, Queries, blocks_of
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.sampler_rounds import Rounds
+from validator.flow.queries.training.sampler_rounds import Rounds
 from validator.flow.values import const_obj
 from validator.project import Project
 from validator.rule import Rule

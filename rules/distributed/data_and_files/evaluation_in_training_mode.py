@@ -23,7 +23,7 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.escapes import Index
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.placements import Placings
+from validator.flow.queries.training.placements import Placings
 from validator.project import Project
 from validator.rule import Rule
 

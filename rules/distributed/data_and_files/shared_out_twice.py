@@ -24,7 +24,7 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.origins import trail
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.rank_shares import Share, axes_of_rank, shares
+from validator.flow.queries.ranks.rank_shares import Share, axes_of_rank, shares
 from validator.project import Project
 from validator.rule import Rule
 

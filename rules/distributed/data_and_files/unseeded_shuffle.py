@@ -25,7 +25,7 @@ from validator.domains.spmd import NONE, UNIFORM, Causes
 from validator.finding import Finding
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.random_draws import drawn_apart, orders, rows_of
+from validator.flow.queries.ranks.random_draws import drawn_apart, orders, rows_of
 from validator.project import Project
 from validator.rule import Rule
 

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.saved_states import State, loaded, saved
+from validator.flow.queries.training.saved_states import State, loaded, saved
 from validator.project import Project
 from validator.rule import Rule
 

@@ -24,7 +24,7 @@ from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.placements import Placings
+from validator.flow.queries.training.placements import Placings
 from validator.project import ClassDef, Project
 from validator.rule import Rule
 

@@ -23,7 +23,7 @@ from validator.effects.condition_keys import Key
 from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.placements import known_at
+from validator.flow.queries.training.placements import known_at
 from validator.project import Project
 from validator.rule import Rule
 

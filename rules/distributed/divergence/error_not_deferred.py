@@ -24,7 +24,7 @@ from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.placements import follows
+from validator.flow.queries.training.placements import follows
 from validator.ir.model import RawAt
 from validator.project import Project
 from validator.rule import Rule

@@ -28,9 +28,9 @@ from validator.flow.calls.groups import axes_in
 from validator.flow.merging.conditions import truth_of
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
-from validator.flow.queries.piece_sizes import are_same, summed_sizes
-from validator.flow.queries.run_by_all import is_run_by_all
-from validator.flow.queries.tensors import differ, is_of_floats, size_of
+from validator.flow.queries.ranks.piece_sizes import are_same, summed_sizes
+from validator.flow.queries.ranks.run_by_all import is_run_by_all
+from validator.flow.queries.values.tensors import differ, is_of_floats, size_of
 from validator.flow.values import COUNTED, Obj, elements
 from validator.models import Row
 from validator.project import Project

@@ -24,7 +24,7 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.run_by_all import is_within, setting_up
+from validator.flow.queries.ranks.run_by_all import is_within, setting_up
 from validator.project import Project
 from validator.rule import Rule
 

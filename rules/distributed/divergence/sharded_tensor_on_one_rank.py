@@ -25,7 +25,7 @@ from validator.finding import Finding, Related
 from validator.flow.access_paths import ELEMENT, Path
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.placements import Placings, asks_first, members, on_some_ranks
+from validator.flow.queries.training.placements import Placings, asks_first, members, on_some_ranks
 from validator.project import Project
 from validator.rule import Rule
 

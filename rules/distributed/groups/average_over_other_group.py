@@ -25,7 +25,7 @@ from validator.finding import Finding, Related
 from validator.flow.calls.groups import axes_in
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.sums import KEEPING, spanned, summed
+from validator.flow.queries.values.sums import KEEPING, spanned, summed
 from validator.project import Project
 from validator.rule import Rule
 

@@ -22,7 +22,7 @@ from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries, ways_back
 from validator.flow.queries.outside_program import is_test
-from validator.flow.queries.process_groups import TORCH, needs_group
+from validator.flow.queries.ranks.process_groups import TORCH, needs_group
 from validator.project import Project
 from validator.rule import Rule
 

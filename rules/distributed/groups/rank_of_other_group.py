@@ -26,7 +26,7 @@ from validator.domains.axes import LOCAL, NODE, SOME, WHOLE, Axes
 from validator.finding import Finding, Severity
 from validator.flow.queries.base import Queries
 from validator.flow.queries.outside_program import is_test
-from validator.flow.queries.rank_shares import axes_of_rank, axes_of_size, shares
+from validator.flow.queries.ranks.rank_shares import axes_of_rank, axes_of_size, shares
 from validator.project import Project
 from validator.rule import Rule
 

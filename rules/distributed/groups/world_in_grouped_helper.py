@@ -28,8 +28,8 @@ from validator.flow.calls.groups import axes_in
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.left_out_groups import LeftOut, left_out
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.ranks.left_out_groups import LeftOut, left_out
 from validator.project import Project
 from validator.rule import Rule
 

@@ -22,10 +22,10 @@ from validator.finding import Finding
 from validator.flow.control import reachable
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries, blocks_of
-from validator.flow.queries.cleared_gradients import Gradients, computes
 from validator.flow.queries.escapes import argument_of
-from validator.flow.queries.optimizers import optimizer_of, variable_of
 from validator.flow.queries.outside_program import is_test
+from validator.flow.queries.training.cleared_gradients import Gradients, computes
+from validator.flow.queries.training.optimizers import optimizer_of, variable_of
 from validator.project import Project
 from validator.rule import Rule
 

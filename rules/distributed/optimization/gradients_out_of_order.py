@@ -21,13 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from validator.finding import Finding, Related
-from validator.flow.program.unit import Unit
+from validator.finding import Finding, Related, Severity
 from validator.flow.queries.base import Place, Queries, ways_back
-from validator.flow.queries.cleared_gradients import Gradients, computes, holds_gradient, is_open
-from validator.flow.queries.loop_rounds import coincide, deciding
-from validator.flow.queries.optimizers import optimizer_of, variable_of
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.training.cleared_gradients import Gradients, computes, holds_gradient, is_open
+from validator.flow.queries.training.loop_rounds import coincide, deciding
+from validator.flow.queries.training.optimizers import optimizer_of, variable_of
 from validator.project import Project
 from validator.rule import Rule
 
@@ -150,8 +149,8 @@ def _name(optimizer: Place) -> str:
     return (optimizer.value.op not in ("attr", "item") and variable_of(optimizer)) or optimizer.text
 
 
-def _finding(place: Place, message: str, help: str, related: Related, severity: str | None) -> Finding:
-    unit: Unit = place.unit
+def _finding(place: Place, message: str, help: str, related: Related, severity: Severity | None) -> Finding:
+    unit = place.unit
     return RULE.finding(
         unit.path,
         place.at,
@@ -159,7 +158,7 @@ def _finding(place: Place, message: str, help: str, related: Related, severity: 
         help=help,
         related=[related],
         context=f"{unit.qualname}:{place.method}",
-        severity=severity,  # type: ignore[arg-type]
+        severity=severity,
     )
 
 

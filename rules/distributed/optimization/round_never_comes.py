@@ -20,8 +20,8 @@ from collections.abc import Iterator
 
 from validator.finding import Finding
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.loop_rounds import decided_by, rounds
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.training.loop_rounds import decided_by, rounds
 from validator.project import Project
 from validator.rule import Rule
 

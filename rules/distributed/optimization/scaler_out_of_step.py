@@ -22,8 +22,8 @@ from collections.abc import Iterator
 from validator.finding import Finding
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.optimizers import is_scaler
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.training.optimizers import is_scaler
 from validator.project import Project
 from validator.rule import Rule
 

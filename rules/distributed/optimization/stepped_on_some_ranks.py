@@ -26,9 +26,9 @@ from validator.effects.evidence import asks_for_rank
 from validator.finding import Finding
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.changed_weights import ChangedWeights
-from validator.flow.queries.optimizers import is_scaler, libraries_of, optimizer_of
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.training.changed_weights import ChangedWeights
+from validator.flow.queries.training.optimizers import is_scaler, libraries_of, optimizer_of
 from validator.project import Project
 from validator.rule import Rule
 

@@ -22,9 +22,9 @@ from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import argument_of
-from validator.flow.queries.loop_rounds import Switch, coincide, deciding, switch
-from validator.flow.queries.optimizers import optimizer_of
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.training.loop_rounds import Switch, coincide, deciding, switch
+from validator.flow.queries.training.optimizers import optimizer_of
 from validator.project import Project
 from validator.rule import Rule
 

@@ -27,9 +27,9 @@ from validator.domains.placement import certainly
 from validator.finding import Finding
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.gradients import losses, trained_through
 from validator.flow.queries.origins import trail
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.training.gradients import losses, trained_through
 from validator.project import Project
 from validator.rule import Rule
 

@@ -20,7 +20,7 @@ from validator.finding import Finding
 from validator.flow.access_paths import ELEMENT, Path
 from validator.flow.queries.base import Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.placements import asks_first, whole
+from validator.flow.queries.training.placements import asks_first, whole
 from validator.project import Project
 from validator.rule import Rule
 

@@ -21,7 +21,7 @@ from validator.domains.placement import comes_before
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.placements import Placings, follows, models_of, related
+from validator.flow.queries.training.placements import Placings, follows, models_of, related
 from validator.project import Project
 from validator.rule import Rule
 

@@ -22,7 +22,7 @@ from validator.domains.placement import may, mostly
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.placements import Derived, Placings
+from validator.flow.queries.training.placements import Derived, Placings
 from validator.project import Project
 from validator.rule import Rule
 

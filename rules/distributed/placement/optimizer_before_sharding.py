@@ -27,10 +27,10 @@ from validator.finding import Finding, Related
 from validator.flow.access_paths import Path, paths_of
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
-from validator.flow.queries.captured_parameters import MAKING, Stretch, Taking, own_names, takings
 from validator.flow.queries.escapes import Index, argument_of
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.placements import Event, Placings, excluded, follows, point, related, sources
+from validator.flow.queries.training.captured_parameters import MAKING, Stretch, Taking, own_names, takings
+from validator.flow.queries.training.placements import Event, Placings, excluded, follows, point, related, sources
 from validator.project import Project
 from validator.rule import Rule
 

@@ -31,9 +31,9 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import Index, argument_of
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.parameter_origins import Owners
-from validator.flow.queries.placements import members, sources, whole
 from validator.flow.queries.pure_functions import is_idle
+from validator.flow.queries.training.parameter_origins import Owners
+from validator.flow.queries.training.placements import members, sources, whole
 from validator.project import Project
 from validator.rule import Rule
 

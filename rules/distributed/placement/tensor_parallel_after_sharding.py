@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.placements import Event, Placings, excluded, follows
+from validator.flow.queries.training.placements import Event, Placings, excluded, follows
 from validator.project import Project
 from validator.rule import Rule
 

@@ -20,7 +20,7 @@ from validator.domains.placement import may, mostly
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.placements import Placings, asks_about, asks_first
+from validator.flow.queries.training.placements import Placings, asks_about, asks_first
 from validator.project import Project
 from validator.rule import Rule
 

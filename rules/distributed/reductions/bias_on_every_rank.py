@@ -23,7 +23,7 @@ from validator.domains.spmd import varying
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.sums import KEEPING, is_scaled, is_sum
+from validator.flow.queries.values.sums import KEEPING, is_scaled, is_sum
 from validator.project import Project
 from validator.rule import Rule
 

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.placements import computed_from
+from validator.flow.queries.training.placements import computed_from
 from validator.project import Project
 from validator.rule import Rule
 

@@ -29,10 +29,10 @@ from validator.domains.spmd import Causes
 from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.loaders import deals_out, is_data_of, loaders_of
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.placements import Derived
-from validator.flow.queries.sums import KEEPING, is_scaled, is_size, spanned, summed
+from validator.flow.queries.training.loaders import deals_out, is_data_of, loaders_of
+from validator.flow.queries.training.placements import Derived
+from validator.flow.queries.values.sums import KEEPING, is_scaled, is_size, spanned, summed
 from validator.project import Project
 from validator.rule import Rule
 

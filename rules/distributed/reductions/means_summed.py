@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from validator.finding import Finding
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.sums import is_size, is_sum
+from validator.flow.queries.values.sums import is_size, is_sum
 from validator.project import Project
 from validator.rule import Rule
 

@@ -25,9 +25,9 @@ from validator.domains.spmd import only
 from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.in_place import writes_into_arguments
 from validator.flow.queries.outside_program import is_test
-from validator.flow.queries.unread_results import unread_result
+from validator.flow.queries.ranks.unread_results import unread_result
+from validator.flow.queries.values.in_place import writes_into_arguments
 from validator.models import Row
 from validator.project import Project
 from validator.rule import Rule

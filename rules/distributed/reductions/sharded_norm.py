@@ -24,7 +24,7 @@ from validator.finding import Finding, Related
 from validator.flow.queries.base import Place
 from validator.flow.queries.escapes import Holders, Index
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.placements import Placings, asks_first
+from validator.flow.queries.training.placements import Placings, asks_first
 from validator.project import Project
 from validator.rule import Rule
 

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.rank_slices import RING, cut_of, varies_on
+from validator.flow.queries.ranks.rank_slices import RING, cut_of, varies_on
 from validator.project import Project
 from validator.rule import Rule
 

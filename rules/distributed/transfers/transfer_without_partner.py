@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from validator.domains.spmd import only
 from validator.effects.transfers import Transfer, Transfers, is_after
 from validator.finding import Finding, Related
-from validator.flow.queries.tensors import differ, size_of
+from validator.flow.queries.values.tensors import differ, size_of
 from validator.flow.values import Obj
 from validator.project import Project
 from validator.rule import Rule

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.unfilled import Unfilled, unfilled
+from validator.flow.queries.values.unfilled import Unfilled, unfilled
 from validator.project import Project
 from validator.rule import Rule
 

@@ -26,8 +26,8 @@ from typing import NamedTuple
 from validator.files.tables import load_toml
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.environment_texts import Text, text_of
 from validator.flow.queries.outside_program import is_test
+from validator.flow.queries.values.environment_texts import Text, text_of
 from validator.project import Project
 from validator.rule import Rule
 

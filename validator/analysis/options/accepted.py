@@ -19,7 +19,7 @@ from validator.finding import Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.text_origins import Origin, text_origins
+from validator.flow.queries.values.text_origins import Origin, text_origins
 from validator.flow.values import Obj
 from validator.project import Missing, Module, Project
 

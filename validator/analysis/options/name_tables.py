@@ -20,7 +20,7 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.origins import stores
 from validator.flow.queries.outside_program import is_test
-from validator.flow.queries.text_origins import text_origins
+from validator.flow.queries.values.text_origins import text_origins
 from validator.project import Project
 
 _ASKING = frozenset({"get", "keys", "values", "items", "copy", "__contains__"})

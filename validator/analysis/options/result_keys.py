@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.rank_shares import within
+from validator.flow.queries.ranks.rank_shares import within
 from validator.flow.values import NONE_OBJ
 
 _LOADER = "torch.utils.data.DataLoader"

@@ -9,7 +9,7 @@ from validator.flow.containers import GROWING
 from validator.flow.merging.arriving import arriving, completed
 from validator.flow.merging.equality import is_one_thing, is_thing
 from validator.flow.merging.one_rank import is_sent, is_turn, of_one_rank
-from validator.flow.queries.tensors import apart
+from validator.flow.queries.values.tensors import apart
 from validator.flow.values import COUNTED, NONE_OBJ, NOT_YET, Obj, Val, beside, in_parts, join_ways
 from validator.ir import Value as Instruction
 

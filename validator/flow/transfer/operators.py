@@ -9,7 +9,7 @@ from validator.domains.placement import UNPLACED
 from validator.domains.spmd import NONE, combined, folded, only, rank, unsure
 from validator.flow.calls.groups import axes_in
 from validator.flow.merging.conditions import truth_of
-from validator.flow.queries.tensors import computed
+from validator.flow.queries.values.tensors import computed
 from validator.flow.texts import spelled
 from validator.flow.values import Obj, Val, as_long_as, beside, const, elements, is_text, join2, sequence
 from validator.ir import Value as Instruction

@@ -10,7 +10,7 @@ from validator.flow.calls.arguments import Arguments, values_of
 from validator.flow.calls.groups import index_in
 from validator.flow.calls.libraries.containers import iterates
 from validator.flow.calls.libraries.environment import rank_spelled
-from validator.flow.queries import tensors
+from validator.flow.queries.values import tensors
 from validator.flow.values import BOTTOM, Obj, Val, as_long_as, beside, is_text, join, sequence
 
 if TYPE_CHECKING:

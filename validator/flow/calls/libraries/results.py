@@ -20,7 +20,7 @@ from validator.flow.calls.libraries.computed import same
 from validator.flow.calls.libraries.randomness import drawn_as
 from validator.flow.calls.meshes import made_mesh
 from validator.flow.foreign import described
-from validator.flow.queries import tensors
+from validator.flow.queries.values import tensors
 from validator.flow.values import (
     BOTTOM,
     NONE_OBJ,

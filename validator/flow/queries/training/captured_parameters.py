@@ -15,7 +15,7 @@ from validator.flow.containers import GROWING
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.escapes import argument_of
-from validator.flow.queries.placements import Placings, Point, leads, point
+from validator.flow.queries.training.placements import Placings, Point, leads, point
 
 _ASKED = frozenset({"parameters", "named_parameters", "trainable_parameters"})
 _LAZY = frozenset({"filter", "map", "chain", "from_iterable", "iter", "zip", "enumerate", "islice", "reversed"})

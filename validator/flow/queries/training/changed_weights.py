@@ -9,8 +9,8 @@ from validator.domains.spmd import NONE, only
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import Index, argument_of
-from validator.flow.queries.in_place import written
-from validator.flow.queries.parameter_origins import Owners
+from validator.flow.queries.training.parameter_origins import Owners
+from validator.flow.queries.values.in_place import written
 from validator.project import Project
 
 _MARKING = frozenset({"requires_grad_", "share_memory_", "swap_", "zero_grad_"})  # change no value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from validator.flow.queries.base import Place
 from validator.flow.queries.origins import calls_behind, trail
-from validator.flow.queries.rank_shares import within
+from validator.flow.queries.ranks.rank_shares import within
 
 LOADER = "torch.utils.data.DataLoader"
 

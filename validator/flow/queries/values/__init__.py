@@ -1,0 +1,1 @@
+"""Questions about values: what tensors hold, what is written into, where texts come from."""
