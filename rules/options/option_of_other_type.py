@@ -3,7 +3,8 @@
 What it does
     Compares what `add_argument` says of an option (`type`, `nargs`, `action`, the default) with what is done with it:
     an attribute that values of this type lack (`args.sizes.split(",")` of `nargs="+"`), or a text that is ordered by,
-    or computed with, numbers (`args.levels > 1` without `type=int`). A warning where the default has another type that
+    or computed with, numbers (`args.levels > 1` without `type=int`), or divided by a text (`args.folder / "train"`, as
+    paths are). A warning where the default has another type that
     is right: then it fails only where the option is given. Silent where the type is a function, where code stores the
     option anew, and where the place asks for the type.
 
@@ -72,6 +73,8 @@ def _misused(value: Place, user: Place, kind: type) -> str:
         numbers = [other.val.constant() for other in others]
         if any(isinstance(number, int | float) and not isinstance(number, bool) for number in numbers):
             return f"cannot be {'compared' if compares else 'computed'} with a number"
+        if not compares and any(isinstance(other, str) for other in numbers):
+            return "cannot be computed with another text"
     return ""
 
 
@@ -114,10 +117,12 @@ def main():
     parser.add_argument("--dims", type=int, nargs="+", default=[768])
     parser.add_argument("--levels", default=4)
     parser.add_argument("--workers")
+    parser.add_argument("--folder", required=True)
     args = parser.parse_args()
     dims = args.dims.split(",")  # error: MP310
     if args.levels > 1:  # error: MP310
         print(dims)
+    print(args.folder / "train")  # error: MP310
     return args.workers - 1  # error: MP310
 
 main()
@@ -127,16 +132,18 @@ main()
 CORRECT = [
     """
 import argparse
+import pathlib
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--dims", type=str, default="768")
     parser.add_argument("--levels", type=int, default=4)
     parser.add_argument("--sizes", type=lambda text: text.split(","))
+    parser.add_argument("--folder", type=pathlib.Path)
     args = parser.parse_args()
     dims = args.dims.split(",")
     if args.levels > 1:
-        print(dims, args.sizes.count("a"), args.sizes.copy())
+        print(dims, args.sizes.count("a"), args.sizes.copy(), args.folder / "train")
 
 main()
 """,

@@ -3,10 +3,11 @@
 What it does
     Reports `DistributedSampler(…)` that shuffles (the default) in a project in which nothing calls `set_epoch`. Where
     a parameter says whether it shuffles (`shuffle=shuffle`), some call must say so, or leave its default of True.
-    Silent where the data, or the sampler, is called after evaluation (`val_dataset`): its order does not matter.
-    Also reports `set_epoch` in a loop that gives the sampler the same number in every round, and a shuffling sampler
-    whose loader is gone through in a loop, epoch after epoch, where `set_epoch` is called on other samplers alone, or
-    on this one outside of any loop. Silent where the sampler, or its loader, goes where it cannot be followed.
+    Silent where the data, or the sampler, is called after evaluation (`val_dataset`): its order does not matter. Also
+    reports `set_epoch` in a loop that gives the sampler the same number in every round, and a shuffling sampler whose
+    loader is gone through in a loop, epoch after epoch, where `set_epoch` is called on other samplers alone, or on
+    this one outside of any loop; and `set_epoch` with a number that each rank draws for itself. Silent where the
+    sampler, or its loader, goes where it cannot be followed.
 
 Why is this bad
     The order depends on seed and epoch. Without `set_epoch` every epoch shows the same batches in the same order.
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 from validator.finding import Finding
 from validator.flow.queries.base import Place, Queries, blocks_of
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.ranks.random_draws import drawn_apart, draws
 from validator.flow.queries.training.sampler_rounds import Rounds
 from validator.flow.values import const_obj
 from validator.project import Project
@@ -41,6 +43,16 @@ def check_project(project: Project) -> Iterator[Finding]:
                 f"`{call.operand(0).text}` in `{call.unit.qualname}` gets `{call.operand(1).text}` in every round"
                 " of the loop: each epoch has the order of the one before",
                 help="pass the number of the epoch",
+                context=f"{call.unit.qualname}:set_epoch",
+            )
+        drawn = next((part for part in call.parts if draws(part) and drawn_apart(part)), None)
+        if drawn is not None and not is_aside(call.unit.path) and len(call.value.args) == 2:
+            yield RULE.finding(
+                call.unit.path,
+                call.at,
+                f"`{call.operand(0).text}` in `{call.unit.qualname}` gets `{drawn.text}`, which each rank draws for"
+                " itself: the parts that the ranks take are of different orders",
+                help="pass the number of the epoch, which is the same on all ranks",
                 context=f"{call.unit.qualname}:set_epoch",
             )
     rounds = Rounds(queries)
@@ -107,6 +119,18 @@ def _shuffles(place: Place) -> bool:
 
 
 INCORRECT = [
+    """
+import random
+from torch.utils.data import DataLoader, DistributedSampler
+
+def endless(loader):
+    while True:
+        loader.sampler.set_epoch(random.randint(0, 2**31))  # error: MP530
+        yield from loader
+
+def batches(dataset):
+    return endless(DataLoader(dataset, sampler=DistributedSampler(dataset)))
+""",
     """
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler
@@ -175,6 +199,19 @@ class Trainer:
 ]
 
 CORRECT = [
+    """
+import random
+from torch.utils.data import DataLoader, DistributedSampler
+
+def endless(loader, seed):
+    draw = random.Random(seed)
+    while True:
+        loader.sampler.set_epoch(draw.randint(0, 2**31))
+        yield from loader
+
+def batches(dataset):
+    return endless(DataLoader(dataset, sampler=DistributedSampler(dataset)), 7)
+""",
     """
 import torch.distributed as dist
 from torch.utils.data import DataLoader

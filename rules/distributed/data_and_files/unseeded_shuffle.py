@@ -1,13 +1,14 @@
 """A shuffle that every rank does for itself, before taking its own part.
 
 What it does
-    Reports a shuffle (`random.shuffle`, `torch.randperm`, `random.sample`) that differs between ranks, where a part of
-    what it orders is then taken by rank: every n-th element (`[rank::world_size]`, `[dp_rank::dp_size]`), a stretch
-    (`[rank * n : …]`), one of equal pieces (`np.array_split(order, world_size)[rank]`). A generator whose seed tells
-    the rank is an error, also as the `seed` of a DistributedSampler; one that nothing in the project seeds a warning.
-    Silent where the seed is the same on the
-    ranks among which is divided, and where a collective makes the order equal; and for numbers that are drawn one by
-    one (`randn`, `randint`, `choice`): a part of independent numbers is as good as another.
+    Reports a shuffle (`random.shuffle`, `torch.randperm`, `random.sample`) that differs between ranks, where a part
+    of what it orders is then taken by rank: every n-th element (`[rank::world_size]`, `[dp_rank::dp_size]`), a
+    stretch (`[rank * n : …]`), one of equal pieces (`np.array_split(order, world_size)[rank]`). A generator whose
+    seed tells the rank is an error, also as the `seed` of a DistributedSampler; one that nothing in the project seeds
+    a warning. So is what the constructor of a dataset shuffles that a DistributedSampler shares out. Silent where the
+    seed is the same on the ranks among which is divided, and where a collective makes the order equal; and for
+    numbers that are drawn one by one (`randn`, `randint`, `choice`): a part of independent numbers is as good as
+    another.
 
 Why is this bad
     The parts belong to different orders: some samples are seen twice, others never, differently in each run.
@@ -23,6 +24,7 @@ from collections.abc import Iterator
 from validator.domains.axes import WHOLE, meets
 from validator.domains.spmd import NONE, UNIFORM, Causes
 from validator.finding import Finding
+from validator.flow.narrowing import OBJECTS
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.ranks.random_draws import drawn_apart, orders, rows_of
@@ -68,7 +70,7 @@ def _samplers(queries: Queries) -> Iterator[Finding]:
         divided = rank.varies("rank") if rank is not None else NONE
         axes = frozenset(c.axis for c in divided) or WHOLE
         dataset = call.argument("dataset", 0)
-        for draw in _made_of(dataset) if dataset is not None else ():
+        for draw in (*_made_of(dataset), *_in_constructor(queries, dataset)) if dataset is not None else ():
             apart = frozenset(c for c in _apart(draw) if meets(c.axis, axes))
             if apart:
                 yield _report(draw, apart)
@@ -77,6 +79,28 @@ def _samplers(queries: Queries) -> Iterator[Finding]:
         apart = frozenset(c for c in seed.varies("rank", "member") if c.sure and meets(c.axis, axes))
         if apart:
             yield _report(call, apart)
+
+
+def _in_constructor(queries: Queries, dataset: Place) -> Iterator[Place]:
+    """What the constructor of a dataset of the project puts in an order of its own, and keeps."""
+    classes = dict.fromkeys(o[1] for o in dataset.closed.each if o[0] in OBJECTS)
+    for cls in classes if len(classes) == 1 else ():
+        made = cls.find("__init__")
+        unit = queries.flow.unit_of(made) if made is not None else None
+        for call in queries.calls_in(unit) if unit is not None else ():
+            mixed = call.argument("x", 0) if orders(call) else None
+            if mixed is not None and _is_kept(queries, mixed):
+                yield call
+
+
+def _is_kept(queries: Queries, value: Place) -> bool:
+    """Whether a value is what an attribute of the function's own object holds."""
+    unit = value.unit
+    kept = (
+        each for each in queries.values(unit, "store_attr", "attr") if unit.is_receiver(each.operand(0).root.number)
+    )
+    held = (each.operand(1) if each.value.op == "store_attr" else each for each in kept)
+    return any(each.root.number == value.root.number for each in held)
 
 
 def _first(key: Place) -> Place:
@@ -121,7 +145,30 @@ def _report(call: Place, apart: Causes) -> Finding:
     )
 
 
+_DATASET = """
+import random
+
+import torch
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+class Files(torch.utils.data.Dataset):
+    def __init__(self, path, seed):
+        with open(path) as lines:
+            self.rows = lines.read().split()
+        {shuffle}
+
+    def __getitem__(self, index):
+        return self.rows[index]
+
+
+def loader(path):
+    data = Files(path, 7)
+    return DataLoader(data, sampler=DistributedSampler(data))
+"""
+
 INCORRECT = [
+    _DATASET.format(shuffle="random.shuffle(self.rows)  # error: MP532"),
     """
 import torch
 
@@ -180,6 +227,8 @@ def loader(dataset, args):
 ]
 
 CORRECT = [
+    _DATASET.format(shuffle="random.Random(seed).shuffle(self.rows)"),
+    _DATASET.format(shuffle="random.seed(seed)\n        random.shuffle(self.rows)"),
     """
 import random
 import torch
