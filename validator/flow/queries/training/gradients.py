@@ -47,11 +47,24 @@ def trained_through(queries: Queries, loss: Place) -> Iterator[Place]:
 
 def _is_cut(call: Place) -> bool:
     """Whether no gradient goes into what a call was given."""
-    cutting = call.flow.models.tensors["cutting"]
+    return _is_managed(call) or call.method in call.flow.models.tensors["cutting"]
+
+
+def without_gradients(queries: Queries, call: Place) -> bool:
+    """Whether no gradients are recorded where a call stands: by a manager around it, or a decorator of its function."""
+    if _is_managed(call):
+        return True
+    named = (each.operand(0) if each.value.op == "call" else each for each in queries.decorators(call.unit))
+    return any(_switches_off(each) for each in named)
+
+
+def _is_managed(call: Place) -> bool:
     managers = [call.value_at(number) for number in call.unit.managers(call.number)]
-    callees = [manager.operand(0).val.each for manager in managers if manager.value.op == "call"]
-    without = any(o[0] == "ext" and call.flow.models.named(o[1]) in _WITHOUT for each in callees for o in each)
-    return without or call.method in cutting
+    return any(_switches_off(manager.operand(0)) for manager in managers if manager.value.op == "call")
+
+
+def _switches_off(callee: Place) -> bool:
+    return any(o[0] == "ext" and callee.flow.models.named(o[1]) in _WITHOUT for o in callee.val.each)
 
 
 def _before(queries: Queries, place: Place) -> Iterator[Place]:

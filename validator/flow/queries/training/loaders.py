@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from validator.flow.queries.base import Place
+from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.origins import calls_behind, trail
 from validator.flow.queries.ranks.rank_shares import within
 
@@ -44,3 +45,20 @@ def is_data_of(data: Place, loader: Place, iterable: Place) -> bool:
     given = loader.argument("dataset", 0)
     before = {(each.unit, each.number) for each in trail(given, frozenset())} if given is not None else set()
     return any((each.unit, each.number) in before for each in trail(root, frozenset()))
+
+
+def handed_through(iterable: Place) -> Place:
+    """What is gone through by a generator of the project that hands on what it is given, item by item."""
+    place = within(iterable.root)
+    called = place.operand(0).closed.each if place.value.op == "call" else ()
+    units = [o[1] for o in called if o[0] in ("bound", "unit")]
+    if len(units) != 1 or len(called) > 1:
+        return iterable
+    for number, value in enumerate(units[0].code.values):
+        given = Place(place.flow, units[0], number)
+        if value.op == "yield" and value.args and given.operand(0).root.value.op == "next":
+            source = within(given.operand(0).root.operand(0).gone_through.root)
+            position = source.value.data[0] if source.value.op == "param" else -1
+            passed = argument_of(place.unit, place.number, units[0], position) if position >= 0 else None
+            return place.value_at(passed) if passed is not None else iterable
+    return iterable
