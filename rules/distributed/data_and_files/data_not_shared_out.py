@@ -47,7 +47,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         for batch in _batches(call):
             loaders = loaders_of(batch.iterable) if batch.iterable is not None else []
-            model = _model_given(queries, loss, batch) if loaders else None
+            model = _model_given(queries, loss, batch) if loaders and not _is_divided(queries, batch) else None
             for loader in loaders if model is not None else ():
                 if loader not in seen and _is_whole(queries, loader):
                     seen.add(loader)
@@ -78,6 +78,18 @@ def _batches(place: Place) -> Iterator[Place]:
                 if value.op == "next" and value.args[0] == loop.iterator:
                     yield here.value_at(number)
         here = here.outside
+
+
+def _is_divided(queries: Queries, batch: Place) -> bool:
+    """Whether a rank takes its part of a batch: something in the function, or in what it calls, asks for the rank."""
+    ranks = queries.flow.models.ranks
+    asking = set(queries.mentioning(*ranks["names"], *ranks["methods"]))
+    for call in queries.calls_in(batch.unit):
+        given = (part for number in call.value.args[1:] for part in call.value_at(number).parts)
+        divides = "split" in call.method or not asking.isdisjoint(queries.targets(call))
+        if divides and any(part.number == batch.number for part in given):
+            return True
+    return any(place.operand(1).varies("rank", "member") for place in queries.values(batch.unit, "item", "compare"))
 
 
 def _model_given(queries: Queries, loss: Place, batch: Place) -> Place | None:

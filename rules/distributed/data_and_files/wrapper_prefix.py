@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.definitions import ClassDef
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Queries
 from validator.flow.queries.outside_program import is_aside
@@ -43,7 +44,15 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _is_of(save: State, load: State) -> bool:
     """Whether what is loaded is what was saved."""
-    return (save.key, save.path) == (load.key, load.path) and not save.classes.isdisjoint(load.classes)
+    alike = (save.key, save.path) == (load.key, load.path) and not save.classes.isdisjoint(load.classes)
+    return alike and not any(map(_changes_names, load.classes))
+
+
+def _changes_names(cls: ClassDef) -> bool:
+    """Whether a class loads states in a way of its own, or has something look at them first."""
+    own = [method for each in cls.mro for method in each.every_method()]
+    hooks = (call.method for method in own for call in method.facts.calls)
+    return cls.find("load_state_dict") is not None or any("load_state_dict_pre_hook" in name for name in hooks)
 
 
 def _finding(load: State, save: State) -> Finding:

@@ -28,6 +28,7 @@ from validator.rule import Rule
 
 RULE = Rule("MP567", "before-process-group", "error", "1.0", tokens=("init_process_group",), solves=True)
 
+_ENDING = ("destroy_process_group", "_abort_process_group")
 _ASKING = frozenset({"is_initialized", "is_available", "is_torchelastic_launched"})
 
 
@@ -54,6 +55,7 @@ class _Groups:
         made = [call for call in queries.calls(f"{TORCH}init_process_group") if not _is_guarded(call)]
         self.direct = {call.unit for call in made}
         self.making = queries.reaching({call.unit for call in queries.named("init_process_group")})
+        self.ending = queries.reaching({call.unit for call in queries.named(*_ENDING)})
         self._needing: dict[Unit, bool] = {}
 
     def made_in(self, unit: Unit) -> Iterator[Place]:
@@ -82,11 +84,15 @@ class _Groups:
         """Whether a call may make the group, or take it away."""
         if place.value.op != "call":
             return False
-        named = place.method in ("init_process_group", "destroy_process_group", "init_distributed")
-        return named or not self.making.isdisjoint(self.queries.targets(place))
+        named = place.method in ("init_process_group", "init_distributed", *_ENDING)
+        return named or not (self.making | self.ending).isdisjoint(self.queries.targets(place))
 
     def _needs(self, call: Place) -> bool:
-        """Whether a call needs the group, itself or in a function that it always calls."""
+        """Whether a call needs the group, itself or in a function that it always calls, and nothing takes its error."""
+        if call.is_tried or any(
+            "suppress" in call.value_at(number).words for number in call.unit.managers(call.number)
+        ):
+            return False
         if needs_group(call):
             return True
         targets = self.queries.targets(call)
@@ -156,6 +162,8 @@ def main(config, resumed):
     setup()
 """,
     """
+import contextlib
+
 import torch.distributed as dist
 
 def rounds(sizes):
@@ -163,6 +171,32 @@ def rounds(sizes):
         dist.init_process_group("gloo")
         print(dist.get_world_size(), size)
         dist.destroy_process_group()
+
+def safe():
+    try:
+        return dist.get_rank()
+    except (RuntimeError, ValueError):
+        return 0
+
+def suppressed():
+    with contextlib.suppress(ValueError):
+        print(dist.get_rank())
+    dist.init_process_group("gloo")
+
+def stop():
+    dist.destroy_process_group()
+
+def change(backend):
+    rank = dist.get_rank()
+    stop()
+    dist.init_process_group(backend, rank=rank)
+
+def again(backends):
+    print(safe())
+    for backend in backends:
+        dist.init_process_group(backend)
+        dist.barrier()
+        stop()
 
 def under(group):
     print(dist.get_world_size(group))

@@ -43,8 +43,9 @@ def check_project(project: Project) -> Iterator[Finding]:
         calls = list(queries.calls_in(unit))
         steps = [(call, made) for call in calls if call.method == "step" and (made := optimizer_of(call)) is not None]
         order = _Order(gradients, calls)
+        alone = len({_name(optimizer) for _, optimizer in steps}) == 1
         for step, optimizer in steps:
-            yield from order.of_step(step, _name(optimizer))
+            yield from order.of_step(step, _name(optimizer), alone)
         for clip in calls if len(steps) == 1 else ():
             if clip.method.startswith("clip_grad") and not clip.users:
                 yield from order.of_clip(clip, *steps[0])
@@ -58,13 +59,14 @@ class _Order:
         self.calls = calls
         self.own = [call for call in calls if self._computes(call)]
 
-    def of_step(self, step: Place, name: str) -> Iterator[Finding]:
-        """What is wrong with a step: nothing was computed behind the last clearing, or rounds are lost."""
+    def of_step(self, step: Place, name: str, alone: bool) -> Iterator[Finding]:
+        """What is wrong with a step: nothing was computed behind the last clearing, or rounds are lost. `alone`: no
+        other optimizer steps in the function, in rounds of its own."""
         cleared = [call for call in self.calls if call.method == _CLEARING and _is_of(call, name)]
         if not cleared:
             return
         last, crossed = self._last(step, lambda place: place in cleared)
-        if last is not None and (not crossed or self.own):
+        if last is not None and self._is_in_training(step):
             yield _finding(
                 step,
                 f"`{name}` takes a step in `{step.unit.qualname}` right after its gradients were cleared:"
@@ -74,7 +76,7 @@ class _Order:
                 "warning" if crossed else None,
             )
             return
-        lost = next((call for call in cleared if self._loses_rounds(call, step)), None)
+        lost = next((call for call in cleared if alone and self._loses_rounds(call, step)), None)
         if lost is not None:
             yield _finding(
                 lost,
@@ -121,12 +123,21 @@ class _Order:
         known = self.gradients.queries.targets(call)
         return computes(call) or any(each in self.gradients.touching for each in known)
 
+    def _is_in_training(self, step: Place) -> bool:
+        """Whether the function computes gradients in the rounds of a step: else the step may be there to do nothing,
+        before a schedule goes on to where it was."""
+        own = [call.unit.control.loops_around(call.value.block) for call in self.own]
+        around = step.unit.control.loops_around(step.value.block)
+        return any(not each and not around or around and around[0] in each for each in own)
+
     def _loses_rounds(self, clear: Place, step: Place) -> bool:
         """Whether gradients are cleared in rounds of a loop that the optimizer leaves out, by the loop's number."""
         loop = clear.unit.code.blocks[step.value.block].loop
         if loop < 0 or any(_decided(call, loop) for call in (clear, *self.own)):
             return False
         inside = [call for call in self.own if call.unit.code.blocks[call.value.block].loop == loop]
+        if any(map(holds_gradient, self.gradients.queries.values(step.unit, "attr", "store_attr"))):
+            return False  # they may be added up elsewhere
         return bool(inside) and any(
             coincide(switch.test, switch.test, (not switch.holds, not switch.holds)) for switch in deciding(step)
         )
@@ -235,6 +246,35 @@ CORRECT = [
             optimizer.step()
             norm = torch.nn.utils.clip_grad_norm_(model.parameters(), float("inf"))
             print(norm)
+
+def resumed(model, schedule, optimizer, loader, first):
+    optimizer.zero_grad()
+    optimizer.step()
+    for _ in range(first):
+        schedule.step()
+    for batch in loader:
+        optimizer.zero_grad()
+        model(batch).mean().backward()
+        optimizer.step()
+
+def in_turns(model, first, second, loader):
+    for number, batch in enumerate(loader):
+        first.zero_grad()
+        second.zero_grad()
+        model(batch).mean().backward()
+        if number % 2 == 0:
+            first.step()
+        else:
+            second.step()
+
+def added_elsewhere(model, optimizer, loader, sums, every):
+    for number, batch in enumerate(loader):
+        optimizer.zero_grad()
+        model(batch).mean().backward()
+        for total, parameter in zip(sums, model.parameters()):
+            total.add_(parameter.grad)
+        if (number + 1) % every == 0:
+            optimizer.step()
 
 def given(optimizer, compute, batches, gradients, params):
     for batch in batches:

@@ -42,7 +42,7 @@ _ACCELERATOR = "accelerate.Accelerator"
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     for call, loss in losses(queries):
-        if is_aside(call.unit.path) or _hands_over(queries, call.unit):
+        if is_aside(call.unit.path) or _hands_over(queries, call.unit) or _is_for_inputs(queries, call.unit):
             continue
         through = list(trained_through(queries, loss))
         engine = next((model for each in through if (model := _engine(each)) is not None), None)
@@ -97,6 +97,12 @@ def _scales_nothing(accelerator: Place) -> bool:
     plugins = [accelerator.argument(name, -1) for name in ("deepspeed_plugin", "deepspeed_plugins")]
     single = steps is None or steps.closed.is_const(1)
     return precision is not None and precision.closed.constant() in _UNSCALED and single and not any(plugins)
+
+
+def _is_for_inputs(queries: Queries, unit: Unit) -> bool:
+    """Whether a function computes the gradient of something to read it, and takes no step: that of an input, say."""
+    reads = any(place.value.data == "grad" for place in queries.values(unit, "attr"))
+    return reads and not any(call.method == "step" for call in queries.calls_in(unit))
 
 
 def _hands_over(queries: Queries, unit: Unit) -> bool:

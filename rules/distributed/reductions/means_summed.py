@@ -30,6 +30,7 @@ RULE = Rule("MP565", "means-summed", "warning", "1.0", tokens=("all_reduce",))
 
 _COMPUTING = frozenset({"Add", "Sub", "Mult", "Pow", "MatMult"})
 _TESTED = frozenset({"grad", "requires_grad"})
+_NO_MEANS = frozenset({"sum", "sign", "normalize"})  # of a loss that is no mean, of gradients whose size does not count
 _WITHIN = ("In", "NotIn")
 _DIVIDING = frozenset({"div", "div_", "mul", "mul_", "true_divide", "true_divide_"})
 
@@ -97,10 +98,17 @@ def _scales(place: Place) -> bool:
     """Whether a value is divided or multiplied by a number of ranks, or is a gradient that is scaled."""
     if place.value.op == "binary" and place.value.data not in ("Div", "FloorDiv", "Mult"):
         return False
+    if place.value.op == "call" and (place.method in _NO_MEANS or _is_summing(place)):
+        return True
     if place.value.op == "call" and place.method not in _DIVIDING:
         return False
     parts = list(place.sources)
     return any(_tells_ranks(each) or each.value.op == "attr" and each.value.data == "grad" for each in parts)
+
+
+def _is_summing(call: Place) -> bool:
+    reduction = call.argument("reduction") if "reduction" in call.value.data.names else None
+    return reduction is not None and not reduction.val.is_const("mean")
 
 
 def _is_computed_with(call: Place, tensor: Place) -> bool:
@@ -168,6 +176,7 @@ INCORRECT = [
 
 CORRECT = [
     _GRADIENTS.format(mark="", divided="parameter.grad /= size", scaled=""),
+    _GRADIENTS.format(mark="", divided="parameter.grad = torch.sign(parameter.grad)", scaled=""),
     _GRADIENTS.format(mark="", divided="", scaled=" / dist.get_world_size()"),
     """
 import torch.distributed as dist

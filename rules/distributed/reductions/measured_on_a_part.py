@@ -46,7 +46,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             iterator = body[0].value_at(loop.iterator)
             loaders = loaders_of(handed_through(iterator.gone_through))
             dealt = bool(loaders) and all(map(deals_out, loaders))
-            if dealt and not _meets(calls) and not _handed_over(queries, calls):
+            if dealt and not _meets([*calls, *queries.values(unit, "attr")]) and not _handed_over(queries, calls):
                 yield _finding(iterator, loaders[0])
 
 
@@ -71,9 +71,14 @@ def _meets(calls: Iterable[Place]) -> bool:
 def _handed_over(queries: Queries, calls: list[Place]) -> bool:
     """Whether a function that calls this one has its result meet that of other ranks, or drops it, or is not known."""
     sites = queries.calls_of(calls[0].unit)
-    if not sites:
+    if not sites or any(_is_put_away(site) for site in sites):
         return True
     return any(_meets(_with_result(queries, site)) for site in sites)
+
+
+def _is_put_away(site: Place) -> bool:
+    """Whether a result is put into something that others may have, too: a dictionary, a queue."""
+    return any(each.value.op == "store_item" or each.value.op == "call" and each.method == "put" for each in site.users)
 
 
 def _with_result(queries: Queries, site: Place) -> Iterator[Place]:
@@ -160,5 +165,6 @@ CORRECT = [
     _with(after="meter.synchronize()"),
     _with(goes="meter.every(loader)", after="meter.synchronize()"),
     _with(sampler="None"),
+    _with(later="results = {}\n    results[dist.get_rank()] = evaluate(model, loader)"),
     _with(later="loss = torch.tensor(loss).cuda()\n    dist.all_reduce(loss)"),
 ]

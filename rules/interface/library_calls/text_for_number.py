@@ -64,7 +64,9 @@ def check_project(project: Project) -> Iterator[Finding]:
             for row in rows:
                 for given in _given(call, row):
                     text = text_of(given)
-                    if text is not None and not given.asked_about(given) and _is_number(text, row):
+                    if text is None or given.asked_about(given) or _may_be_converted(call, text):
+                        continue
+                    if _is_number(text, row):
                         yield _report(call, row, given, text)
 
 
@@ -75,6 +77,12 @@ def _given(call: Place, row: _Number) -> list[Place]:
         return [given] if given is not None else []
     listed = given.root
     return [listed.value_at(number) for number in listed.value.args] if listed.value.op in ("list", "tuple") else []
+
+
+def _may_be_converted(call: Place, text: Text) -> bool:
+    """Whether the text comes to a function that a decorator stands before: it may change what is passed."""
+    method = call.unit.method
+    return text.read.unit is not call.unit and method is not None and bool(method.facts.decorators)
 
 
 def _is_number(text: Text, row: _Number) -> bool:

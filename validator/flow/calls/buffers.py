@@ -14,12 +14,14 @@ if TYPE_CHECKING:
 _REGISTERING = "self.register_buffer"
 _TRACKING = "track_running_stats"
 _WITHOUT = frozenset({"None", "False"})
+_OTHERS = frozenset({"inst", "self", "top", "more", "param"})
 
 
 def broadcasts_buffers(flow: Flow, model: Val) -> bool:
     """Whether a model, which `DistributedDataParallel` wraps, surely has buffers that it broadcasts in `forward`."""
     kept = model.of("keeping")
-    return bool(kept) and all(_keeps_buffers(flow, each) for each in kept)
+    unwrapped = any(o[0] in _OTHERS for o in model.each)  # on another way: `model.module if … else model`
+    return bool(kept) and not unwrapped and all(_keeps_buffers(flow, each) for each in kept)
 
 
 def _keeps_buffers(flow: Flow, kept: Obj) -> bool:
