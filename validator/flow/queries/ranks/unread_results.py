@@ -48,7 +48,7 @@ def _is_used_besides(call: Place, given: Place) -> bool:
     returned = {given.value_at(number).root for number in given.unit.code.returned if number >= 0}
     users = (user for each in forms for user in each.users)
     return any(each in returned for each in forms) or any(
-        user.number not in known and user.value.op not in _SAME for user in users
+        user.number not in known and user.value.op not in _SAME | {"compare"} for user in users
     )
 
 
