@@ -36,6 +36,9 @@ def _context() -> Any:
     return context
 
 
+_NOT_MET = "Gloo connectFullMesh failed"  # raised by `init_process_group`
+
+
 def _rank_main(
     function: Callable[..., Any], args: tuple[Any, ...], rank: int, size: int, store: str, answer: Connection
 ) -> None:
@@ -65,8 +68,19 @@ def _rank_main(
 def run_group(size: int, function: Callable[..., Any], *args: Any, timeout: float = TIMEOUT) -> list[Any]:
     """Call `function(*args)` on `size` ranks of one gloo group; what each rank returned, in rank order.
 
-    `function` is a module-level one; values travel through pipes. Raises `GroupError` with the first traceback.
+    `function` is a module-level one; values travel through pipes. Raises `GroupError` with the first traceback. A group
+    whose ranks did not find each other is made once more: nothing of `function` ran, and gloo's ports may have been
+    taken by another program in between.
     """
+    try:
+        return _run(size, function, args, timeout)
+    except GroupError as error:
+        if _NOT_MET not in str(error):
+            raise
+    return _run(size, function, args, timeout)
+
+
+def _run(size: int, function: Callable[..., Any], args: tuple[Any, ...], timeout: float) -> list[Any]:
     context = _context()
     with tempfile.TemporaryDirectory() as folder:
         store = str(Path(folder) / "store")
