@@ -278,10 +278,9 @@ def _sections(project: Project) -> Iterator[_Section]:
         if any(key in module.source.text for key in targets) and not is_test(module.path):
             for unit in project.analysis(Flow).whole_units(module):
                 yield from _of_unit(unit, targets)
-    keyword_sections = project.analysis(KeywordSections)
-    for module in project.modules.values() if keyword_sections.naming else ():
-        for unit in project.analysis(Flow).whole_units(module) if not is_test(module.path) else ():
-            yield from (_Section(unit.path, *each) for each in keyword_sections.of_unit(unit))
+    for unit, section in project.analysis(KeywordSections).found():
+        if not is_test(unit.path):
+            yield _Section(unit.path, *section)
 
 
 def _of_file(path: str, settings: Settings, targets: dict[str, str]) -> Iterator[_Section]:

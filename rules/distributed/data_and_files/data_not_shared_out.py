@@ -24,7 +24,7 @@ from validator.definitions import ClassDef
 from validator.domains.axes import WORLD
 from validator.domains.placement import certainly, spanned
 from validator.finding import Finding, Related
-from validator.flow.queries.base import Place, Queries, loops_around
+from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.origins import calls_behind
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.training.gradients import handed_losses, losses, trained_through
@@ -73,9 +73,10 @@ def _batches(place: Place) -> Iterator[Place]:
     seen = set()
     while here is not None and here.unit not in seen:
         seen.add(here.unit)
-        for loop in loops_around(here):
+        for header in here.unit.control.loops_around(here.value.block):
+            iterator = here.unit.code.loops[header].iterator
             for number, value in enumerate(here.unit.code.values):
-                if value.op == "next" and value.args[0] == loop.iterator:
+                if value.op == "next" and value.args[0] == iterator:
                     yield here.value_at(number)
         here = here.outside
 

@@ -23,13 +23,12 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.escapes import Index
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.training.gradients import switches_off
 from validator.flow.queries.training.placements import Placings
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP521", "evaluation-in-training-mode", "warning", "0.1.0", tokens=("no_grad", "inference_mode"))
-
-_NO_GRADIENT = frozenset({"torch.no_grad", "torch.inference_mode"})
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -76,9 +75,9 @@ def _kept_as(model: Place) -> set[str]:
 
 def _forwards(placings: Placings, unit: Unit) -> Iterator[tuple[Place, Place]]:
     """The calls that run a wrapped model without gradients, here or one call deeper: (call, model)."""
-    everywhere = any(_is_off(decorator) for decorator in placings.queries.decorators(unit))
+    everywhere = any(switches_off(decorator) for decorator in placings.queries.decorators(unit))
     for call in placings.queries.calls_in(unit):
-        if not everywhere and not any(_is_off(call.value_at(m)) for m in unit.managers(call.number)):
+        if not everywhere and not any(switches_off(call.value_at(m)) for m in unit.managers(call.number)):
             continue
         if _runs(call):
             yield call, call.operand(0)
@@ -86,12 +85,6 @@ def _forwards(placings: Placings, unit: Unit) -> Iterator[tuple[Place, Place]]:
             inner = next((each for each in placings.queries.calls_in(target) if _runs(each)), None)
             if inner is not None:
                 yield call, inner.operand(0)
-
-
-def _is_off(manager: Place) -> bool:
-    """Whether gradients are off inside a context manager, or under a decorator."""
-    callee = manager.operand(0) if manager.value.op == "call" else manager
-    return any(o[0] == "ext" and o[1] in _NO_GRADIENT for o in callee.val.each)
 
 
 def _runs(call: Place) -> bool:

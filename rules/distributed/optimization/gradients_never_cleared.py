@@ -25,7 +25,7 @@ from validator.flow.queries.base import Place, Queries, blocks_of
 from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.training.cleared_gradients import Gradients, computes
-from validator.flow.queries.training.optimizers import optimizer_of, variable_of
+from validator.flow.queries.training.optimizers import name_of, optimizer_of
 from validator.project import Project
 from validator.rule import Rule
 
@@ -47,8 +47,8 @@ def check_project(project: Project) -> Iterator[Finding]:
         ]
         told: set[str] = set()
         for step, optimizer in stepped:
-            name = _name(optimizer)
-            search = _Search(gradients, {_name(other) for _, other in stepped} - {name})
+            name = name_of(optimizer)
+            search = _Search(gradients, {name_of(other) for _, other in stepped} - {name})
             if name not in told and not gradients.in_hooks and search.is_never_cleared(step, optimizer):
                 told.add(name)
                 yield _finding(step, name)
@@ -116,7 +116,7 @@ class _Search:
         return self.gradients.is_cleared(places, self._is_of_others)
 
     def _is_of_others(self, place: Place) -> bool:
-        return place.value.op == "call" and place.receiver is not None and _name(place.receiver) in self.others
+        return place.value.op == "call" and place.receiver is not None and name_of(place.receiver) in self.others
 
     def _around(self, place: Place, seen: frozenset[Unit] = frozenset()) -> bool:
         """Whether something clears gradients that runs time after time around a function."""
@@ -166,11 +166,6 @@ def _passed(place: Place, held: Place | None, call: Place) -> Place | None:
         return None
     number = argument_of(call.unit, call.number, place.unit, root.value.data[0])
     return call._replace(number=number) if number is not None else None
-
-
-def _name(optimizer: Place) -> str:
-    """What the source calls an optimizer."""
-    return (optimizer.value.op not in ("attr", "item") and variable_of(optimizer)) or optimizer.text
 
 
 def _finding(step: Place, name: str) -> Finding:

@@ -26,7 +26,7 @@ from validator.flow.queries.base import Place, Queries, ways_back
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.training.cleared_gradients import Gradients, computes, holds_gradient, is_open
 from validator.flow.queries.training.loop_rounds import coincide, deciding
-from validator.flow.queries.training.optimizers import optimizer_of, variable_of
+from validator.flow.queries.training.optimizers import name_of, optimizer_of
 from validator.project import Project
 from validator.rule import Rule
 
@@ -43,9 +43,9 @@ def check_project(project: Project) -> Iterator[Finding]:
         calls = list(queries.calls_in(unit))
         steps = [(call, made) for call in calls if call.method == "step" and (made := optimizer_of(call)) is not None]
         order = _Order(gradients, calls)
-        alone = len({_name(optimizer) for _, optimizer in steps}) == 1
+        alone = len({name_of(optimizer) for _, optimizer in steps}) == 1
         for step, optimizer in steps:
-            yield from order.of_step(step, _name(optimizer), alone)
+            yield from order.of_step(step, name_of(optimizer), alone)
         for clip in calls if len(steps) == 1 else ():
             if clip.method.startswith("clip_grad") and not clip.users:
                 yield from order.of_clip(clip, *steps[0])
@@ -92,8 +92,8 @@ class _Order:
         if last is not None and (not crossed or self.own):
             yield _finding(
                 clip,
-                f"`{clip.method}` in `{clip.unit.qualname}` comes after the step of `{_name(optimizer)}` that has used"
-                " these gradients",
+                f"`{clip.method}` in `{clip.unit.qualname}` comes after the step of `{name_of(optimizer)}` that has"
+                " used these gradients",
                 "clip between `backward()` and the step",
                 Related(step.unit.path, step.at[0], "the step"),
                 "warning" if crossed else None,
@@ -152,12 +152,7 @@ def _decided(call: Place, loop: int) -> bool:
 
 
 def _is_of(clear: Place, name: str) -> bool:
-    return clear.receiver is not None and _name(clear.receiver) == name
-
-
-def _name(optimizer: Place) -> str:
-    """What the source calls an optimizer."""
-    return (optimizer.value.op not in ("attr", "item") and variable_of(optimizer)) or optimizer.text
+    return clear.receiver is not None and name_of(clear.receiver) == name
 
 
 def _finding(place: Place, message: str, help: str, related: Related, severity: Severity | None) -> Finding:

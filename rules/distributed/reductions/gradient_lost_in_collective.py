@@ -21,13 +21,13 @@ from collections.abc import Iterator
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.training.gradients import is_managed_off
 from validator.flow.queries.training.placements import computed_from
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP572", "gradient-lost-in-collective", "warning", "0.1.0", tokens=("backward",))
 
-_WITHOUT = frozenset({"torch.no_grad", "torch.inference_mode"})
 # What these give has no gradient: copies without a graph, sizes, integers, truths, and tensors of a shape alone.
 _CUTTING = frozenset({
     "device", "dtype", "shape", "detach", "detach_", "item", "tolist", "data", "numpy", "tensor", "new_tensor",
@@ -53,10 +53,10 @@ def check_project(project: Project) -> Iterator[Finding]:
             call = place.value_at(place.value.args[1]) if place.value.op == "mut" else place
             if place.value.op != "mut" or call in reported or not _in_place(call, place.value.data):
                 continue
-            if _has_gradient(place.operand(0)) and not _off(call):
+            if _has_gradient(place.operand(0)) and not is_managed_off(call):
                 reported.add(call)
                 yield _report(call, backward)
-            elif alone and (sent := _sent(call)) is not None and _has_gradient(sent) and not _off(call):
+            elif alone and (sent := _sent(call)) is not None and _has_gradient(sent) and not is_managed_off(call):
                 reported.add(call)
                 yield _report(call, backward, gathered=True)
 
@@ -64,7 +64,7 @@ def check_project(project: Project) -> Iterator[Finding]:
 def _has_gradient(tensor: Place) -> bool:
     """Whether a model has computed a tensor, with a graph."""
     made = [each for each in computed_from(tensor, _CUTTING, _counts) if _runs_model(each)]
-    return any(not _off(each) for each in made)
+    return any(not is_managed_off(each) for each in made)
 
 
 def _sent(call: Place) -> Place | None:
@@ -119,16 +119,6 @@ def _counts(call: Place) -> bool:
         for number in call.value.args[1:]
         for o in call.value_at(number).val.each
     )
-
-
-def _off(call: Place) -> bool:
-    """Whether a call stands where no gradients are recorded: what it gives has no graph."""
-    for number in call.unit.managers(call.number):
-        manager = call.value_at(number)
-        callee = manager.operand(0) if manager.value.op == "call" else manager
-        if any(o[0] == "ext" and o[1] in _WITHOUT for o in callee.val.each):
-            return True
-    return False
 
 
 def _report(call: Place, backward: Place, gathered: bool = False) -> Finding:

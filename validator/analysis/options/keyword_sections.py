@@ -41,7 +41,19 @@ class KeywordSections:
         rows = (function.facts.params for function in self.project.functions())
         return frozenset(each.name for row in rows if any(p.kind == "**" for p in row) for each in row)
 
-    def of_unit(self, unit: Unit) -> Iterator[KeywordSection]:
+    def found(self) -> Iterator[tuple[Unit, KeywordSection]]:
+        """The sections of the project, with the units in which they are made; of others nothing is worked out."""
+        for function in self.project.functions() if self.naming else ():
+            unit = self.flow.unit_of(function) if self._names_something(function) else None
+            if unit is not None:
+                yield from ((unit, section) for section in self._of_unit(unit))
+
+    def _names_something(self, function: Method) -> bool:
+        """Whether a call in a function has a dotted path as such a keyword."""
+        given = (argument for call in function.facts.calls for argument in call.args)
+        return any(each.keyword in self.naming and is_path(each.value.strip("'\"")) for each in given)
+
+    def _of_unit(self, unit: Unit) -> Iterator[KeywordSection]:
         for number, value in enumerate(unit.code.values):
             if value.op != "call" or self.naming.isdisjoint(value.data.names):
                 continue

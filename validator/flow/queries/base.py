@@ -25,7 +25,7 @@ from validator.flow.program.unit import Unit, Users
 from validator.flow.queries.outside_program import is_test
 from validator.flow.substitution import instantiated
 from validator.flow.values import BOTTOM, UNKNOWN, Val
-from validator.ir.model import Code, Loop, Value
+from validator.ir.model import Code, Value
 from validator.project import Project
 
 _ASKING = frozenset({"hasattr", "isinstance", "issubclass", "type", "__class__"})
@@ -665,16 +665,6 @@ def blocks_of(code: Code, header: int) -> list[int]:
         if around == header and number != header:
             found.append(number)
     return found
-
-
-def loops_around(place: Place) -> Iterator[Loop]:
-    """The loops in a round of which a value is made, the inner ones first."""
-    code, seen = place.unit.code, set[int]()
-    around = code.blocks[place.value.block].loop
-    while around in code.loops and around not in seen:
-        seen.add(around)
-        yield code.loops[around]
-        around = code.blocks[_before(code, around)].loop
 
 
 def _before(code: Code, header: int) -> int:

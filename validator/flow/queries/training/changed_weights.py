@@ -13,7 +13,6 @@ from validator.flow.queries.training.parameter_origins import Owners
 from validator.flow.queries.values.in_place import written
 from validator.project import Project
 
-_MARKING = frozenset({"requires_grad_", "share_memory_", "swap_", "zero_grad_"})  # change no value
 # instructions whose result is one of their operands, or an element of one
 _TOGETHER = frozenset({"phi", "next", "iter", "unpack", "item", "tuple", "list", "set", "mut"})
 
@@ -49,7 +48,7 @@ class ChangedWeights:
 
     @staticmethod
     def _tensors(call: Place) -> list[Place]:
-        return [] if call.method in _MARKING else list(written(call))
+        return [] if call.method in call.flow.models.tensors["marking"] else list(written(call))
 
     def _owners(self, call: Place, tensors: list[Place]) -> Iterator[Place]:
         """The models in the call's unit to which tensors belong, in that unit or in what it calls."""

@@ -47,23 +47,22 @@ def trained_through(queries: Queries, loss: Place) -> Iterator[Place]:
 
 def _is_cut(call: Place) -> bool:
     """Whether no gradient goes into what a call was given."""
-    return _is_managed(call) or call.method in call.flow.models.tensors["cutting"]
+    return is_managed_off(call) or call.method in call.flow.models.tensors["cutting"]
 
 
 def without_gradients(queries: Queries, call: Place) -> bool:
     """Whether no gradients are recorded where a call stands: by a manager around it, or a decorator of its function."""
-    if _is_managed(call):
-        return True
-    named = (each.operand(0) if each.value.op == "call" else each for each in queries.decorators(call.unit))
-    return any(_switches_off(each) for each in named)
+    return is_managed_off(call) or any(map(switches_off, queries.decorators(call.unit)))
 
 
-def _is_managed(call: Place) -> bool:
-    managers = [call.value_at(number) for number in call.unit.managers(call.number)]
-    return any(_switches_off(manager.operand(0)) for manager in managers if manager.value.op == "call")
+def is_managed_off(call: Place) -> bool:
+    """Whether a call stands inside a context manager under which no gradients are recorded."""
+    return any(switches_off(call.value_at(number)) for number in call.unit.managers(call.number))
 
 
-def _switches_off(callee: Place) -> bool:
+def switches_off(manager: Place) -> bool:
+    """Whether no gradients are recorded inside a context manager, or under a decorator."""
+    callee = manager.operand(0) if manager.value.op == "call" else manager
     return any(o[0] == "ext" and callee.flow.models.named(o[1]) in _WITHOUT for o in callee.val.each)
 
 

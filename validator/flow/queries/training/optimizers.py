@@ -33,6 +33,11 @@ def optimizer_of(step: Place, only_torch: bool = False) -> Place | None:
     return optimizer if last.endswith("optimizer") or last in _NAMES else None
 
 
+def name_of(optimizer: Place) -> str:
+    """What the source calls an optimizer."""
+    return (optimizer.value.op not in ("attr", "item") and variable_of(optimizer)) or optimizer.text
+
+
 def variable_of(value: Place) -> str:
     """The variable that holds a value."""
     return value.unit.variables.get(value.number, "") or value.unit.variables.get(value.root.number, "")
