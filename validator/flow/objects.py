@@ -14,7 +14,7 @@ from validator.definitions import ClassDef, Method, Module
 from validator.effects.choices import possible
 from validator.facts.model import Argument, At, Call, Param
 from validator.flow.annotations import classes_of, declared
-from validator.flow.callgraph.callers import called
+from validator.flow.callgraph.callers import CALLED, called
 from validator.flow.callgraph.indirect_calls import handed_over
 from validator.flow.callgraph.spelled_arguments import origins
 from validator.flow.constructors import REMOTE, Constructors
@@ -307,7 +307,12 @@ class Objects:
         and come by any variable."""
         value = caller.code.values[callee]
         if value.op == "attr":
-            return value.data in names or value.data in _HANDING or value.data in self.flow.stores.written
+            return (
+                not names.isdisjoint(CALLED)
+                or value.data in names
+                or value.data in _HANDING
+                or value.data in self.flow.stores.written
+            )
         return value.op != "name" or value.data in names or self.flow.symbol(caller, value) is None
 
     def reached_by(self, callee: Place, user: Place) -> Reached:

@@ -227,6 +227,10 @@ class Library(NamedTuple):
     entrances: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (name that is called -> what runs; see `[objects]`)
 
 
+# Results that are arguments of the call, or hold them.
+_HANDED_BACK = ("each", "prepared", "receiver", "first", "second", "decorated", "same", "fetched")
+
+
 @dataclass(frozen=True, eq=False)
 class Models:
     """All tables, ready for look-up."""
@@ -266,6 +270,13 @@ class Models:
     def running(self) -> frozenset[str]:
         """The names of the calls that run a function which they are passed."""
         return frozenset(row.name for row in self.calls.values() if row.runs is not None)
+
+    @cached_property
+    def handing(self) -> frozenset[str]:
+        """The last names of the calls that give back, or keep in what they give, what they are passed."""
+        rows = (*self.calls.values(), *self.methods.values())
+        names = (row.name for row in rows if row.wraps or row.under or row.elements or row.result in _HANDED_BACK)
+        return frozenset(name.rpartition(".")[2] for name in names)
 
     @cached_property
     def sets(self) -> dict[str, list[str]]:

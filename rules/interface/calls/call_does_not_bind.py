@@ -370,7 +370,37 @@ class Server:
 {starts}
 """
 
+# What a module hands on to those that it keeps comes from whoever calls it.
+_NESTED = """\
+from torch import nn
+
+
+class Layer(nn.Module):
+    def forward(self, x, w, gain=1):
+        return x * w * gain
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([Layer()])
+
+    def forward(self, x, w, **layer_options):
+        for layer in self.layers:
+            x = layer(x, w, **layer_options)
+        return x
+
+
+class Strategy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.block = Block()
+
+    def forward(self, x, w):
+        return self.block(x, w, gain=2)
+"""
 INCORRECT += (
+    _NESTED.replace("w, gain=2)", "w, update_emas=True)  # error: MP121"),
     _STARTED.replace(
         "{starts}",
         """\
@@ -386,6 +416,7 @@ INCORRECT += (
 )
 
 CORRECT = (
+    _NESTED,
     # the annotation says an object where the class itself is meant: callers pass it, or nobody is known
     """
 import torch.nn as nn

@@ -80,4 +80,6 @@ def _is_of_one_object(caller: Method, call: Call, function: Method) -> bool:
     both."""
     if caller.cls is None or function.cls is None or call.receiver not in ("super()", caller.own_object):
         return True
+    if call.method != function.name:  # `self.block(x)`: an object that it keeps
+        return True
     return any(function.cls in cls.mro for cls in (caller.cls, *caller.cls.descendants()))

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from validator.definitions import ClassDef, External, Method, Module, Symbol
+from validator.flow.callgraph.called_objects import CalledObjects
 from validator.flow.queries.outside_program import is_test
 from validator.ir.model import Value
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from validator.flow.program.flow import Flow
     from validator.flow.program.unit import Unit
 
-_MAKING = ("__init__", "__new__", "__post_init__", "__call__")
+# What a call of an object runs.
+CALLED = ("__call__", "forward")
+_MAKING = ("__init__", "__new__", "__post_init__")
 # Results of instructions that are no object of a class of the project.
 _BUILT = frozenset({"const", "tuple", "list", "set", "dict", "collect", "join", "slice", "compare"})
 _OF_FUNCTIONS = ("remote", "options", "bind", "__func__", "__wrapped__")
@@ -52,6 +55,7 @@ class Callers:
         self._families: dict[ClassDef, frozenset[ClassDef]] = {}
         self._mentions: dict[str, list[Mention]] = {}
         self._straight: dict[ClassDef, bool] = {}
+        self._called = CalledObjects(flow)
 
     def of(self, unit: Unit, tests: bool = False) -> tuple[Unit, ...]:
         """The units that may call a unit; what tests do with code that is no test is not how it is used."""
@@ -75,6 +79,8 @@ class Callers:
             for mention in self._mentioned(name)
             if (mention.is_taken or a_property) and self._may_mean(unit, makes, mention)
         }
+        if unit.cls is not None and unit.name in CALLED:  # `self.block(x)`
+            found |= dict.fromkeys(self._called.callers(unit.cls))
         callers = [each for each in found if tests or not is_test(each.path)]
         if unit.name.startswith("__") and unit.cls is not None:  # `super().__init__()`
             below = (c.methods[unit.name] for c in unit.cls.descendants() if unit.name in c.methods)

@@ -150,6 +150,21 @@ class Flow:
             if unit is not None:
                 yield unit
 
+    def defined(self, name: str) -> tuple[list[Unit], list[ClassDef]]:
+        """What of the project has a name: its functions and methods with the constructors of its classes; the classes."""
+        return self._defined_names.get(name, ([], []))
+
+    @cached_property
+    def _defined_names(self) -> dict[str, tuple[list[Unit], list[ClassDef]]]:
+        found: dict[str, tuple[list[Unit], list[ClassDef]]] = {}
+        for method in self.project.functions():
+            found.setdefault(method.name, ([], []))[0].extend(self.units(iter((method,))))
+        for cls in self.project.classes():
+            units, classes = found.setdefault(cls.name, ([], []))
+            classes.append(cls)
+            units += self.units(m for m in (cls.find("__init__"),) if m is not None)
+        return found
+
     def is_remote(self, cls: ClassDef) -> bool:
         """Whether the objects of a class only ever are in processes of their own: Ray actors."""
         known = self._remote.get(cls)

@@ -1,0 +1,258 @@
+"""Which units may call the objects of a class: where they are made, and by what names they go from there.
+
+`self.block(x)` says nothing of `Block.forward`. Names alone tell where such an object may be: it is made where its class
+is spoken of, kept under an attribute, handed to a function, given back by one. This follows names and not values, so
+that it is known before anything is solved; too many callers do no harm, for what a call runs is asked of the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from validator.definitions import ClassDef, Method
+from validator.flow.callgraph.name_index import name_of
+from validator.flow.containers import GROWING
+from validator.ir import Value
+
+if TYPE_CHECKING:
+    from validator.flow.program.flow import Flow
+    from validator.flow.program.unit import Unit
+
+# What gives back what it was given, or a part of that.
+_HANDED_ON = frozenset(
+    {"mut", "phi", "item", "iter", "next", "unpack", "tuple", "list", "set", "dict", "collect", "await", "enter"}
+)
+# Methods of containers, and of modules, that give what is in them; the attribute under which wrappers keep a module.
+_GIVING = frozenset({"values", "items", "get", "pop", "copy", "children"})
+_KEEPING = frozenset({"module"})
+_TAKING = GROWING | {"setdefault", "add_module", "register_module"}
+_MADE, _MAKER, _OUTER = 0, 1, 2  # an object; what makes one when it is called; what gives such a maker, or any further
+
+
+class Name(NamedTuple):
+    """Under this name objects of a class are found, or what makes them. `owner`: the class whose objects have it as an
+    attribute, None of anything else; `unit`: the function whose variable it is."""
+
+    name: str
+    level: int
+    owner: ClassDef | None = None
+    unit: Unit | None = None
+
+
+class CalledObjects:
+    """Answers for one project."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self._known: dict[Name, tuple[frozenset[Unit], frozenset[Name]]] = {}
+
+    def callers(self, cls: ClassDef) -> frozenset[Unit]:
+        """The units with a call of what may be an object of a class, or of one below it."""
+        queue = [Name(each.name, _MAKER) for each in (cls, *cls.descendants())]
+        seen: set[Name] = set(queue)
+        found: set[Unit] = set()
+        while queue:
+            units, names = self._step(queue.pop())
+            found |= units
+            queue += names - seen
+            seen |= names
+        return frozenset(found)
+
+    def _step(self, name: Name) -> tuple[frozenset[Unit], frozenset[Name]]:
+        """The units that call what is found under a name, and the names by which it goes on from there."""
+        known = self._known.get(name)
+        if known is None:
+            units: set[Unit] = set()
+            names: set[Name] = set()
+            for unit, numbers in self._spoken(name):
+                way = _Way(self.flow, unit)
+                way.follow(numbers, name.level)
+                names |= way.names
+                if way.calls:
+                    units.add(unit)
+            known = self._known[name] = frozenset(units), frozenset(names)
+        return known
+
+    def _spoken(self, name: Name) -> Iterator[tuple[Unit, list[int]]]:
+        """The values that stand for a name."""
+        if name.unit is not None:
+            yield from _variable(self.flow, name.unit, name.name)
+            return
+        for unit in self.flow.mentions.naming(name.name):
+            spoken = (n for each in self.flow.mentions.also((name.name,)) for n in unit.named.get(each, ()))
+            numbers = [n for each in spoken for n in _read(unit, each) if _may_be(unit, n, name.owner)]
+            if numbers:
+                yield unit, numbers
+
+
+class _Way:
+    """Where what some values of a unit hold goes in it, and by what names it leaves."""
+
+    def __init__(self, flow: Flow, unit: Unit) -> None:
+        self.flow, self.unit, self.values = flow, unit, unit.code.values
+        self.names: set[Name] = set()
+        self.calls = False
+        self._levels: dict[int, int] = {}
+        self._queue: list[int] = []
+
+    def follow(self, numbers: list[int], level: int) -> None:
+        for number in numbers:
+            self._reach(number, level)
+        while self._queue:
+            number = self._queue.pop()
+            for user in self.unit.users.get(number, ()):
+                self._used(number, user, self._levels[number])
+        self._leave()
+
+    def _reach(self, number: int, level: int) -> None:
+        if level > self._levels.get(number, -1):
+            self._levels[number] = level
+            self._queue.append(number)
+
+    def _leave(self) -> None:
+        """The names that values have beyond the unit: variables that functions inside read, what is given back."""
+        code, levels = self.unit.code, self._levels
+        if self.flow.mentions.inner(self.unit):
+            for name, numbers in code.definitions.items():
+                kept = [levels[number] for number in numbers if number in levels]
+                self.names.update(Name(name, level, unit=self.unit) for level in kept)
+        if code.kind not in ("function", "lambda"):
+            return
+        method = self.unit.method
+        further = 0 if method is not None and method.facts.is_property else 1
+        returned = (levels[number] for number in code.returned if number in levels)
+        self.names.update(Name(self.unit.name, min(level + further, _OUTER)) for level in returned)
+
+    def _used(self, number: int, user: int, level: int) -> None:
+        value = self.values[user]
+        if value.op in _HANDED_ON or value.op == "attr" and value.data in _KEEPING:
+            self._reach(user, level)
+        elif value.op == "attr" and (value.data in _GIVING or value.data in self.flow.models.handing):
+            self._reach(user, min(level + 1, _OUTER))
+        elif value.op == "call":
+            self._called(number, user, level)
+        elif value.op == "store_attr" and value.args[1] == number:
+            self.names.add(Name(value.data, level, self._owner(value.args[0])))
+        elif value.op == "store_item" and value.args[2] == number:
+            self._put(value.args[0], level)
+        elif value.op in ("store_global", "store_class"):
+            self.names.add(Name(value.data, level))
+        elif value.op in ("yield", "yield from"):
+            self.names.add(Name(self.unit.name, min(level + 1, _OUTER)))
+
+    def _owner(self, number: int) -> ClassDef | None:
+        return self.unit.cls if self.unit.is_receiver(number) else None
+
+    def _put(self, container: int, level: int) -> None:
+        """Put it into a container: what reads that finds it there."""
+        root = self.unit.root(container)
+        value = self.values[root]
+        if value.op == "attr":
+            self.names.add(Name(value.data, level, self._owner(value.args[0])))
+        elif value.op in ("name", "free"):
+            self.names.add(Name(name_of(value), level))
+        self._reach(root, level)
+
+    def _called(self, number: int, user: int, level: int) -> None:
+        value = self.values[user]
+        callee, *given = value.args
+        if callee == number:
+            self.calls = self.calls or level != _MAKER
+            if level != _MADE:
+                self._reach(user, _MADE)
+            if level == _OUTER:
+                self._reach(user, _OUTER)
+            return
+        spoken = self.values[self.unit.root(callee)]
+        name = name_of(spoken)
+        if name == "setattr" and len(given) == 3:
+            self._set(given, level)
+        elif spoken.op == "attr" and spoken.data in _TAKING:
+            self._put(spoken.args[0], level)  # `self.layers.append(block)`
+        if not self._handed(spoken, number, user, level) and name in self.flow.models.handing:
+            self._reach(user, level)
+
+    def _set(self, given: list[int], level: int) -> None:
+        owner, name = given[0], self.values[given[1]]
+        if name.op == "const" and isinstance(name.data, str):
+            self.names.add(Name(name.data, level, self._owner(owner)))
+        else:
+            self.names.add(Name("getattr", min(level + 1, _OUTER)))
+
+    def _handed(self, callee: Value, number: int, call: int, level: int) -> bool:
+        """Whether what is called may be of the project; what its parameters get is noted."""
+        units, classes = self._meant(callee)
+        _, *given = self.values[call].args
+        places = [place for place, each in enumerate(given) if each == number]
+        for keyword, place in ((self.values[call].data.names[place], place) for place in places):
+            for unit in units:
+                names = _parameters(unit, keyword, place + int(unit.has_receiver))
+                self.names.update(Name(each, level, unit=unit) for each in names)
+            if keyword is not None:  # a field of a data class
+                self.names.update(Name(keyword, level, cls) for cls in classes if cls.find("__init__") is None)
+        return bool(units or classes)
+
+    def _meant(self, callee: Value) -> tuple[list[Unit], list[ClassDef]]:
+        """The functions, and the constructors of the classes, that may be called; these classes."""
+        if callee.op in ("name", "import"):
+            symbol = self.flow.symbol(self.unit, callee)
+            cls = symbol if isinstance(symbol, ClassDef) else None
+            method = cls.find("__init__") if cls is not None else symbol
+            unit = self.flow.unit_of(method) if isinstance(method, Method) else None
+            return [unit] if unit is not None else [], [cls] if cls is not None else []
+        units, classes = self.flow.defined(name_of(callee)) if callee.op == "attr" else ([], [])
+        if classes or callee.op != "attr" or self._is_of_any(callee.args[0]):
+            return units, classes
+        own = self.unit.cls
+        return [each for each in units if own is None or each.cls is not None and _related(each.cls, own)], []
+
+    def _is_of_any(self, owner: int) -> bool:
+        """Whether an object may be of any class: it is neither `self` nor `super()`."""
+        value = self.values[self.unit.root(owner)]
+        callee = self.values[value.args[0]] if value.op == "call" else value
+        return not self.unit.is_receiver(owner) and name_of(callee) != "super"
+
+
+def _parameters(unit: Unit, keyword: str | None, place: int) -> list[str]:
+    """The parameters that may get an argument."""
+    params = unit.code.params
+    if keyword is not None and keyword not in ("*", "**", "@"):
+        return [name for name, kind in params if name == keyword or kind == "**"]
+    return [name for index, (name, kind) in enumerate(params) if index == place or kind == "*" or keyword == "*"]
+
+
+def _variable(flow: Flow, unit: Unit, name: str) -> Iterator[tuple[Unit, list[int]]]:
+    """The values of a variable of a function: its parameter, and what functions inside of it read."""
+    inside = [(unit, "param"), *((each, "free") for each in flow.mentions.inner(unit))]
+    while inside:
+        each, op = inside.pop()
+        numbers = [n for n in each.named.get(name, ()) if each.code.values[n].op == op]
+        if numbers:
+            yield each, numbers
+        if op == "free":
+            inside += ((inner, op) for inner in flow.mentions.inner(each))
+
+
+def _read(unit: Unit, number: int) -> list[int]:
+    """What stands for a name where it is spoken of: `getattr(self, "block")` is an attribute."""
+    values = unit.code.values
+    if values[number].op != "const":
+        return [number]
+    calls = (user for user in unit.users.get(number, ()) if values[user].op == "call")
+    return [call for call in calls if values[values[call].args[0]].data == "getattr"]
+
+
+def _may_be(unit: Unit, number: int, owner: ClassDef | None) -> bool:
+    """Whether a value that a name stands for may be an attribute of objects of a class."""
+    value = unit.code.values[number]
+    if value.op in ("param", "free"):
+        return False
+    if owner is None or value.op != "attr":
+        return owner is None
+    return unit.cls is None or not unit.is_receiver(value.args[0]) or _related(unit.cls, owner)
+
+
+def _related(one: ClassDef, other: ClassDef) -> bool:
+    """Whether an object may be of both classes."""
+    return one in other.mro or other in one.mro or any(cls in other.descendants() for cls in one.descendants())
