@@ -114,9 +114,24 @@ def gathered(rows, longest, world):
     dist.all_gather(parts, rows)  # error: MP911
     return parts
 """,
+    """# before: rl/batches.py
+def count(rows, batch, world_size):
+    return ((len(rows) - 1) // (batch * world_size) + 1) * world_size
+# file: rl/batches.py
+def count(rows, batch, world_size):
+    return (len(rows) - 1) // batch + 1  # error: MP911
+""",
 )
 
 CORRECT = (
+    # rounded up by another way of writing it
+    """# before: rl/batches.py
+def count(rows, batch, world_size):
+    return ((len(rows) - 1) // (batch * world_size) + 1) * world_size
+# file: rl/batches.py
+def count(rows, batch, world_size):
+    return -(-len(rows) // (batch * world_size)) * world_size
+""",
     # a sum is a tensor of its own
     """# before: rl/loss.py
 import torch.distributed as dist

@@ -133,6 +133,61 @@ def shard(config):
     index = dist.get_rank() // config.num_replicate  # error: MP913
     return f"{index} of {config.num_shard}"
 """,
+    # which element is taken, without a variable for the place; the seed of an order, in a call and before it
+    """# before: parts.py
+import torch.distributed as dist
+
+
+def mine(batches, size):
+    parts = batches.chunk(size)
+    return parts[dist.get_rank() % size]
+# file: parts.py
+import torch.distributed as dist
+
+
+def mine(batches, size):
+    parts = batches.chunk(size)
+    return parts[dist.get_rank() // size]  # error: MP913
+""",
+    """# before: split.py
+import random
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import random_split
+
+
+def split(rows, seed):
+    train, valid = random_split(rows, [9, 1], generator=torch.Generator().manual_seed(seed))
+    return train, valid
+
+
+def shuffled(parts, seed, epoch):
+    random.seed(seed + epoch)
+    for part in parts:
+        random.shuffle(part)
+    return parts
+# file: split.py
+import random
+
+import torch
+import torch.distributed as dist
+from torch.utils.data import random_split
+
+
+def split(rows, seed):
+    train, valid = random_split(  # error: MP913
+        rows, [9, 1], generator=torch.Generator().manual_seed(seed + dist.get_rank())
+    )
+    return train, valid
+
+
+def shuffled(parts, seed, epoch):
+    random.seed(seed + epoch + dist.get_rank())  # error: MP913
+    for part in parts:
+        random.shuffle(part)
+    return parts
+""",
     # another number of ranks by which a rank is divided; a factor in brackets
     """# before: nodes.py
 import torch.distributed as dist
@@ -328,6 +383,26 @@ def agreed(path, names):
 )
 
 CORRECT = (
+    # nothing that is drawn after the seed is an order
+    """# before: noise.py
+import random
+
+import torch.distributed as dist
+
+
+def noise(seed, count):
+    random.seed(seed)
+    return [random.random() for _ in range(count)]
+# file: noise.py
+import random
+
+import torch.distributed as dist
+
+
+def noise(seed, count):
+    random.seed(seed + dist.get_rank())
+    return [random.random() for _ in range(count)]
+""",
     # what divides bears another name; a product is bracketed in another way
     """# before: nodes.py
 import torch.distributed as dist

@@ -24,7 +24,7 @@ from validator.effects.files import Files
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, numbers_of, spanned
 from validator.flow.queries.outside_program import is_test
-from validator.flow.queries.ranks.random_draws import drawn_apart, draws, rows_of
+from validator.flow.queries.ranks.random_draws import drawn_apart, draws, orders, rows_of
 from validator.flow.queries.ranks.rank_shares import axes_of_rank
 from validator.flow.substitution import instantiated_causes
 from validator.models import models
@@ -190,6 +190,7 @@ def _facts(side: Side, unit: Unit, within: list[Statement] | None = None) -> Ite
         if value.op == "call":
             yield from _of_call(place)
             yield from _of_agreement(place, names)
+            yield from _of_seeds(place)
         elif value.op == "binary":
             yield from _of_scale(place, names) if value.data in _SCALING else ()
             yield from _of_position(place, names) if value.data in _POSITIONS else ()
@@ -227,10 +228,12 @@ def _of_agreement(place: Place, names: dict[int, str]) -> Iterator[Fact]:
     rows = [row for _, row in rows_of(place) if row is not None]
     mixes = next((row.mixes for row in rows if row.mixes is not None), None)
     mixed = place.argument(*mixes) if mixes is not None else None
-    thing = names.get(place.number, "") if mixed is None else names.get(mixed.root.number) or mixed.hint
+    thing = _named(place, names) if mixed is None else names.get(mixed.root.number) or mixed.hint
     if not thing:
         return
     causes = place.val.v if mixed is None else drawn_apart(place)
+    if mixed is None and orders(place):
+        causes |= drawn_apart(place)
     causes = instantiated_causes(causes, lambda position: place.flow.parameters.assumed(place.unit, position))
     kind = "order" if mixed is not None else "value"
     if UNIFORM in causes or draws(place) and not varying(causes):
@@ -238,6 +241,42 @@ def _of_agreement(place: Place, names: dict[int, str]) -> Iterator[Fact]:
     elif varying(causes) and (draws(place) or any(map(_is_asked_of_process, place.sources))):
         word = "draws" if draws(place) else "has"
         yield Fact("agreement", thing, "own", f"each rank {word} its own {kind} of `{thing}`", place)
+
+
+def _named(place: Place, names: dict[int, str]) -> str:
+    """The variable that holds a value, or the first part of it."""
+    parts = (user.number for user in place.users if user.value.op == "unpack")
+    return next((names[number] for number in (place.number, *parts) if number in names), "")
+
+
+def _of_seeds(place: Place) -> Iterator[Fact]:
+    """Whether ranks seed a state alike out of which the same function draws an order."""
+    seeded = _seeded(place)
+    seed = place.argument("seed", 0) if seeded else None
+    if seed is None:
+        return
+    calls = (place.value_at(number) for number in numbers_of(place.unit, ("call",)))
+    if not any(seeded & _mixing(call) for call in calls):
+        return
+    library = min(seeded)
+    causes = instantiated_causes(seed.val.v, lambda position: place.flow.parameters.assumed(place.unit, position))
+    if not varying(causes):
+        yield Fact("agreement", f"the seed of {library}", _ALIKE, f"all ranks had the same seed of `{library}`", place)
+    elif only(causes, "rank", "member"):
+        text = f"each rank has its own, `{seed.text}`, out of which an order is drawn here"
+        yield Fact("agreement", f"the seed of {library}", "own", text, place)
+
+
+def _seeded(call: Place) -> frozenset[str]:
+    """The libraries whose random state a call seeds."""
+    paths = {o[1] for o in call.operand(0).val.each if o[0] == "ext"}
+    return frozenset(name for name, calls in models().seeds.items() if not paths.isdisjoint(calls))
+
+
+def _mixing(call: Place) -> frozenset[str]:
+    """The libraries out of whose random state a call draws an order."""
+    rows = [row for _, row in rows_of(call) if row is not None]
+    return frozenset(row.draws for row in rows if row.draws and (row.orders or row.mixes is not None))
 
 
 def _is_asked_of_process(place: Place) -> bool:
@@ -286,10 +325,17 @@ def _of_position(place: Place, names: dict[int, str]) -> Iterator[Fact]:
     if is_shifted and axes_of_rank(shifted.operand(0)) != SOME and not varying(shifted.operand(1).val.v):
         side = _SIDES[shifted.value.data]
         yield Fact("neighbour", shifted.operand(1).text, side, f"`{place.text}` is a rank {side} this one", place)
-    if axes != SOME and (thing := names.get(place.number, "")):
+    if axes != SOME and (thing := names.get(place.number, "") or _taken_from(place)):
         word = _POSITIONS[place.value.data]
-        text = f"`{thing}` is the {word} of a rank by `{divisor.text}`"
+        shown = f"the index into `{thing[:-2]}`" if thing.endswith("[]") else f"`{thing}`"
+        text = f"{shown} is the {word} of a rank by `{divisor.text}`"
         yield Fact("position", thing, (axes, word, _called(divisor)), text, place)
+
+
+def _taken_from(place: Place) -> str:
+    """That of which a value says which element is taken; empty where it is no index."""
+    users = [user for user in place.users if user.value.op == "item" and user.value.args[1] == place.number]
+    return f"{users[0].operand(0).text}[]" if users else ""
 
 
 @cache

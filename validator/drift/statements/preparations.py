@@ -144,7 +144,7 @@ def _unrounded(pair: Pair, edit: Edit) -> Iterator[Unprepared]:
 
 def _multiple_of(node: ast.expr) -> ast.expr | None:
     """The number of which an expression is a whole multiple by the way it is written: `ceil(a / n) * n`, `a // n * n`,
-    `a - a % n`."""
+    `((a - 1) // (b * n) + 1) * n`, `a - a % n`."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and isinstance(node.right, ast.BinOp):
         inner = node.right
         if isinstance(inner.op, ast.Mod) and ast.dump(inner.left) == ast.dump(node.left):
@@ -157,10 +157,35 @@ def _multiple_of(node: ast.expr) -> ast.expr | None:
             if last_name(whole.func) == "cdiv" and len(whole.args) == 2 and _same(whole.args[1], factor):
                 return factor
         else:
-            quotients = [whole] if isinstance(whole, ast.BinOp) and isinstance(whole.op, ast.FloorDiv) else []
-        if any(_same(each.right, factor) for each in quotients):
+            inner = _without_rest(whole)
+            quotients = [inner] if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.FloorDiv) else []
+        if any(_same(part, factor) for each in quotients for part in _factors(each.right)):
             return factor
     return None
+
+
+def _without_rest(node: ast.expr) -> ast.expr:
+    """An expression without its sign and the whole number that is added to it: `a // n` of `a // n + 1`."""
+    while True:
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            node = node.operand
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) and _is_whole(node.right):
+            node = node.left
+        else:
+            return node
+
+
+def _is_whole(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, int)
+
+
+def _factors(node: ast.expr) -> Iterator[ast.expr]:
+    """The factors of a product, as they are written."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        yield from _factors(node.left)
+        yield from _factors(node.right)
+    else:
+        yield node
 
 
 def _same(one: ast.AST, other: ast.AST) -> bool:
