@@ -81,6 +81,21 @@ def _report(drop: Drop, severity: Severity) -> Finding:
 
 
 INCORRECT = (
+    # which ranks write is asked of another group
+    """# before: rl/saving.py
+def save(gangs, state, write):
+    if gangs.rdp.rank != 0:
+        return
+    if gangs.sdp.rank == 0:
+        state = dict(state)
+    write(state)
+# file: rl/saving.py
+def save(gangs, state, write):
+    if gangs.dp.rank != 0:  # error: MP906
+        return
+    state = dict(state)
+    write(state)
+""",
     """# before: rl/manager.py
 class Manager:
     async def scale(self, gpus):
@@ -376,6 +391,30 @@ def combine(exchange, group, tokens, sent, received):
 )
 
 CORRECT = (
+    # the group is called otherwise now
+    """# before: rl/saving.py
+class Gangs:
+    def __init__(self, root, dp):
+        self.root = root
+        self.dp = dp
+
+
+def save(gangs, state, write):
+    if gangs.dp.rank != 0:
+        return
+    write(state)
+# file: rl/saving.py
+class Gangs:
+    def __init__(self, root, data):
+        self.root = root
+        self.data = data
+
+
+def save(gangs, state, write):
+    if gangs.data.rank != 0:
+        return
+    write(state)
+""",
     """# before: rl/sizes.py
 def workers(deployment, servers, tp):
     total = deployment.nodes * servers * tp

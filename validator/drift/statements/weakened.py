@@ -57,6 +57,8 @@ class Weakened:
         elif drop.kind == "call" and isinstance(drop.part, ast.Call):
             telling = frozenset({last_name(drop.part.func)})
         came = words_of(drop.new, unit) if drop.kind in ("name", "constant") else frozenset()
+        if drop.kind == "name":  # what both say tells nothing of why one stands for the other
+            telling, came = telling - came, came - telling
         made = [each for each in self._edits(drop) if each is drop.edit or _holds(each, drop.part)]
         return self.intention.severity(drop.pair, made, telling, came, self._is_about_ranks(drop))
 
@@ -317,11 +319,25 @@ def _is_rank(name: str) -> bool:
 def _other_axes(drop: Drop) -> bool:
     """Whether a size, rank or group of some axes stands in place of that of others."""
     old, new = last_name(drop.old), last_name(drop.new)
+    if old == new:
+        return _is_of_other_group(drop)
     before, after = axes_of(old), axes_of(new)
     if before == after or not (_is_count(old) and _is_count(new)):
         return False
     # an axis more is mostly one that was forgotten; the number within a host in place of that of all is not
     return bool(before - after) or LOCAL in after - before
+
+
+def _is_of_other_group(drop: Drop) -> bool:
+    """Whether the rank or size of one group of an object stands in place of that of another: `meshes.dp.rank` for
+    `meshes.replicas.rank`."""
+    if not isinstance(drop.old, ast.Attribute) or not isinstance(drop.new, ast.Attribute):
+        return False
+    one, other = drop.old.value, drop.new.value
+    if not isinstance(one, ast.Attribute) or not isinstance(other, ast.Attribute) or not _is_count(drop.new.attr):
+        return False
+    known = any(axes_of(f"{each.attr}_{drop.new.attr}") for each in (one, other))
+    return known and one.attr != other.attr and ast.dump(one.value) == ast.dump(other.value)
 
 
 _OF_MATRICES = frozenset({"lora", "low", "adapter", "kv", "q", "tucker"})
