@@ -2,7 +2,8 @@
 
 What it does
     Compares each function before and after a change. Reports a call whose result nobody takes, a context, or a check of
-    sizes that went while all the rest of the function stayed as it was, or that only runs under a new condition now:
+    sizes that went while all the rest of the function stayed as it was, that only runs under a new condition now, or
+    that stands behind a new way out which some ranks take, by their rank or by the batch that each of them has:
     collectives, barriers, waits, `zero_grad`, `set_epoch`, seeds, gather contexts, and functions of the project. Silent
     where the change makes the call elsewhere, takes away the object whose method it is, or only asks whether there is
     what the call needs. A note of a context of precision (`autocast`).
@@ -70,6 +71,52 @@ def short(text: str) -> str:
 
 
 INCORRECT = (
+    # some ranks leave by a new way out, told by their rank or by the batch that each has for itself
+    """# before: rl/saving.py
+def save_final(model, accelerator, folder, rows, write):
+    state = accelerator.get_state_dict(model)
+    if accelerator.is_main_process:
+        write(state, folder)
+
+
+def train(model, train_loader, optimizer, dist):
+    for images, targets in train_loader:
+        kept = [each for each in targets if each]
+        loss = model(images, kept)
+        dist.all_reduce(loss)
+        optimizer.step()
+# file: rl/saving.py
+def save_final(model, accelerator, folder, rows, write):
+    if not accelerator.is_main_process:
+        return  # error: MP905
+    state = accelerator.get_state_dict(model)
+    if accelerator.is_main_process:
+        write(state, folder)
+
+
+def train(model, train_loader, optimizer, dist):
+    for images, targets in train_loader:
+        kept = [each for each in targets if each]
+        if len(kept) == 0:
+            continue  # error: MP905
+        loss = model(images, kept)
+        dist.all_reduce(loss)
+        optimizer.step()
+""",
+    # all went through a context one after the other, and one alone goes in now
+    """# before: rl/data.py
+def prepared(data, fabric):
+    with fabric.rank_zero_first():
+        data.prepare()
+    data.setup()
+    return data
+# file: rl/data.py
+def prepared(data, fabric):
+    if fabric.global_rank == 0:  # error: MP905
+        data.prepare()
+    data.setup()
+    return data
+""",
     """# before: rl/evaluate.py
 def evaluate(model, batches, evaluator):
     if isinstance(evaluator, list):
@@ -422,6 +469,32 @@ class Buckets:
 """,
 )
 CORRECT = (
+    # rounds are counted alike on all ranks; what stands behind the way out waits for nobody
+    """# before: rl/train.py
+def train(model, train_loader, start, dist):
+    for step, batch in enumerate(train_loader):
+        loss = model(batch)
+        dist.all_reduce(loss)
+
+
+def save(model, accelerator, folder, write):
+    state = model.state_dict()
+    write(state, folder)
+# file: rl/train.py
+def train(model, train_loader, start, dist):
+    for step, batch in enumerate(train_loader):
+        if step < start:
+            continue
+        loss = model(batch)
+        dist.all_reduce(loss)
+
+
+def save(model, accelerator, folder, write):
+    if not accelerator.is_main_process:
+        return
+    state = model.state_dict()
+    write(state, folder)
+""",
     # what all ranks must call hung behind the condition
     """# before: rl/saving.py
 import deepspeed

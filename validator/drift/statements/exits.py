@@ -1,8 +1,8 @@
 """Ways out of a function that a change put in front of an effect.
 
-Who leaves before a collective does not take part in it, and the others wait. Two changes do so without touching the
-call: a `return` or `raise` that stood behind it is moved in front of it; and a handler goes that caught what failed
-above it and let the function go on to it.
+Who leaves before a collective does not take part in it, and the others wait. Three changes do so without touching the
+call: a `return` or `raise` that stood behind it is moved in front of it; a new one lets some ranks out, by their rank or
+by the batch that each of them has; and a handler goes that caught what failed above it and let the function go on to it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,11 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from validator.drift.statements.differences import Statement, header
-from validator.drift.statements.surroundings import called, exclude, last_name, taken
+from validator.drift.statements.differences import Edit, Statement, header
+from validator.drift.statements.surroundings import called, exclude, is_about_ranks, is_alone, last_name, taken
 
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_GOING_ON = (ast.Return, ast.Continue, ast.Break)  # by which the others are left waiting; who raises ends the job
 _LOOPS = ("for ", "while ")
 
 
@@ -45,6 +46,66 @@ def moved(old: list[Statement], new: list[Statement], effects: frozenset[str]) -
             if _place(old, earlier[0]) < _place(old, before):
                 yield Overtaken(effect, leaving, f"{leaving.inside[-1]}: {leaving.text}")
                 break
+
+
+def came(new: list[Statement], edits: list[Edit], effects: frozenset[str]) -> Iterator[Overtaken]:
+    """Effects that stood before, and behind a new exit now by which only some ranks leave."""
+    fresh = {id(edit.new.node) for edit in edits if edit.new is not None and edit.old is None}
+    for leaving in (each for each in new if id(each.node) in fresh and isinstance(each.node, _GOING_ON)):
+        guard = next((each.node for each in new if _is_guard(each, leaving)), None)
+        if guard is None or id(guard) not in fresh:
+            continue
+        ranks = is_about_ranks(guard.test) and not is_alone(guard.test)
+        if not ranks and _read(guard.test).isdisjoint(_of_batch(new, leaving)):
+            continue
+        for effect in (each for each in new if names(each) & effects and id(each.node) not in fresh):
+            if not exclude(effect, leaving) and _is_behind(new, leaving, effect):
+                yield Overtaken(effect, leaving, f"{leaving.inside[-1]}: {leaving.text}")
+                break
+
+
+def _is_guard(statement: Statement, leaving: Statement) -> bool:
+    """Whether a statement is the condition of which an exit is the only body."""
+    node = statement.node
+    return isinstance(node, ast.If) and not node.orelse and len(node.body) == 1 and node.body[0] is leaving.node
+
+
+def _of_batch(rows: list[Statement], leaving: Statement) -> frozenset[str]:
+    """The variables that hold what the loop around a statement takes from its loader in this round: not a number by
+    which the rounds are counted, which is the same on all ranks."""
+    loops = [
+        each.node
+        for each in rows
+        if isinstance(each.node, ast.For | ast.AsyncFor) and any(part is leaving.node for part in ast.walk(each.node))
+    ]
+    target: ast.expr | None = None
+    if loops and isinstance(leaving.node, ast.Continue | ast.Break):
+        target, taken_from = loops[-1].target, loops[-1].iter
+        counting = last_name(taken_from.func) if isinstance(taken_from, ast.Call) else ""
+        if counting == "enumerate" and isinstance(target, ast.Tuple):
+            target = target.elts[-1]
+        elif counting in ("range", "enumerate") or not _is_loader(taken_from):
+            target = None
+    found = _stored(target) if target is not None else set()
+    for each in rows if found else ():
+        if isinstance(each.node, ast.Assign) and not _read(each.node.value).isdisjoint(found):
+            found |= {name for part in each.node.targets for name in _stored(part)}
+    return frozenset(found)
+
+
+def _is_loader(iterated: ast.expr) -> bool:
+    """Whether a loop goes over a loader by the names in it: `enumerate(self.train_loader)`, `log_every(data_loader)`."""
+    names_in = (last_name(each).lower() for each in ast.walk(iterated) if isinstance(each, ast.Name | ast.Attribute))
+    return any("loader" in name for name in names_in)
+
+
+def _read(node: ast.expr) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def _stored(node: ast.expr) -> set[str]:
+    names_in = (each for each in ast.walk(node) if isinstance(each, ast.Name))
+    return {each.id for each in names_in if isinstance(each.ctx, ast.Store)}
 
 
 def uncaught(old: list[Statement], new: list[Statement], effects: frozenset[str]) -> Iterator[Overtaken]:
