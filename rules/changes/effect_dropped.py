@@ -112,8 +112,8 @@ def prepared(data, fabric):
     return data
 # file: rl/data.py
 def prepared(data, fabric):
-    if fabric.global_rank == 0:  # error: MP905
-        data.prepare()
+    if fabric.global_rank == 0:
+        data.prepare()  # error: MP905
     data.setup()
     return data
 """,
