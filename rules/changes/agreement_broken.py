@@ -6,8 +6,9 @@ What it does
     result to all ranks and gives it to one now, where all of them read it; a test of a remainder
     (`(step + 1) % every`) that no longer comes true in the same rounds as another one of the file, as it did before;
     a wait for transfers, or a barrier, that was moved behind statements that use what is transferred, or files; a
-    barrier that was moved before what some ranks do for all; and what reads a variable before the collective of which
-    it read the result.
+    barrier that was moved before what some ranks do for all; what some ranks do, moved behind the broadcast that gave
+    it to all; what reads a number on the other side of its division among ranks; and what reads a variable before the
+    collective of which it read the result.
 
 Why is this bad
     A loss that is too large by the number of ranks, ranks that decide by different numbers, gradients that are reduced
@@ -45,6 +46,48 @@ def _finding(unit: Unit, at: At, text: str, before: str) -> Finding:
 
 
 INCORRECT = (
+    # a number that is divided among ranks, and what reads it; what one rank loads for all, and the broadcast of it
+    """# before: rl/start.py
+import torch.distributed as dist
+
+
+def start(args, build, world_size):
+    args.lr = args.lr * args.batch_size / 256
+    model = build(args.arch)
+    args.batch_size = args.batch_size // world_size
+    return model
+
+
+def resumed(model, ema, path, load, rank):
+    if path is not None and rank == 0:
+        state = load(path)
+        for each in (model, ema):
+            each.load_state_dict(state)
+    for each in (model, ema):
+        for param in each.parameters():
+            dist.broadcast(param, src=0)
+    return model
+# file: rl/start.py
+import torch.distributed as dist
+
+
+def start(args, build, world_size):
+    model = build(args.arch)
+    args.batch_size = args.batch_size // world_size
+    args.lr = args.lr * args.batch_size / 256  # error: MP912
+    return model
+
+
+def resumed(model, ema, path, load, rank):
+    for each in (model, ema):
+        for param in each.parameters():
+            dist.broadcast(param, src=0)
+    if path is not None and rank == 0:
+        state = load(path)
+        for each in (model, ema):
+            each.load_state_dict(state)  # error: MP912
+    return model
+""",
     """# before: rl/loss.py
 import torch.distributed as dist
 
@@ -188,6 +231,42 @@ def forward(hidden, inputs, parts):
 )
 
 CORRECT = (
+    # what moved reads another number; what one rank does has nothing to do with what is sent
+    """# before: rl/start.py
+import torch.distributed as dist
+
+
+def start(args, build, world_size):
+    args.lr = args.lr * args.global_batch / 256
+    model = build(args.arch)
+    args.batch_size = args.batch_size // world_size
+    return model
+
+
+def described(model, log, rank):
+    if rank == 0:
+        log.write("ready")
+    for param in model.parameters():
+        dist.broadcast(param, src=0)
+    return model
+# file: rl/start.py
+import torch.distributed as dist
+
+
+def start(args, build, world_size):
+    model = build(args.arch)
+    args.batch_size = args.batch_size // world_size
+    args.lr = args.lr * args.global_batch / 256
+    return model
+
+
+def described(model, log, rank):
+    for param in model.parameters():
+        dist.broadcast(param, src=0)
+    if rank == 0:
+        log.write("ready")
+    return model
+""",
     # what is read before a collective has nothing to do with it; the barrier stands between others as before
     """# before: rl/collect.py
 import torch.distributed as dist

@@ -16,6 +16,7 @@ from validator.drift.statements.differences import Edit, Statement, in_head
 from validator.drift.statements.drops import Drops
 from validator.drift.statements.named_effects import collective, sounds_collective, table
 from validator.drift.statements.surroundings import condition, is_about_ranks, last_name, names_called
+from validator.drift.statements.weakened import is_parallel
 from validator.facts.model import At
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, numbers_of
@@ -48,6 +49,8 @@ class Orders:
             for each in _moved(old, new, edits):
                 found += _late(pair, each)
                 found += _early(pair, each)
+                found += _unshared(pair, each)
+                found += _scaled(pair, each)
             if {each.at[0] for each in found if each.pair == pair}.isdisjoint(_lines(edits)):
                 found += self._unmet(pair, edits)
         return found
@@ -131,6 +134,72 @@ def _early(pair: Pair, moved: Moved) -> Iterator[Turned]:
             )
             yield _turned(pair, moved, text)
             return
+
+
+def _unshared(pair: Pair, moved: Moved) -> Iterator[Turned]:
+    """What some ranks do to something that a broadcast gives to all, and that comes behind the broadcast now."""
+    if not any((test := condition(head)) is not None and is_about_ranks(test) for head in moved.statement.inside):
+        return
+    guard = next(head for head in moved.statement.inside if (t := condition(head)) is not None and is_about_ranks(t))
+    block = [each for each in moved.new if guard in each.inside]
+    if not names_called(moved.statement.node) or moved.statement.node is not _last_call(block):
+        return  # told once, of what the block comes to
+    touched = frozenset[str]().union(*(_named_around(each, guard) for each in block))
+    for each in moved.passed_down():
+        shares = [name for name in names_called(each.node) if name in collective() and "broadcast" in name]
+        if shares and _named_around(each, "") & touched:
+            text = (
+                f"only some ranks do this, behind line {each.node.lineno}, `{_cut(each.text)}`, which came after it "
+                "before and gave all of them what it makes"
+            )
+            yield _turned(pair, moved, text)
+            return
+
+
+def _last_call(block: list[Statement]) -> ast.stmt | None:
+    """The last statement of a block that is there for what it does."""
+    rows = [each.node for each in block if isinstance(each.node, ast.Expr) and isinstance(each.node.value, ast.Call)]
+    return rows[-1] if rows else None
+
+
+def _named_around(statement: Statement, guard: str) -> frozenset[str]:
+    """The variables of a statement and of the loops around it, inside of a condition."""
+    heads = statement.inside[statement.inside.index(guard) + 1 if guard else 0 :]
+    loops = [ast.parse(f"{head}: pass").body[0] for head in heads if head.startswith("for ")]
+    return frozenset[str]().union(*(_names(each) for each in (statement.node, *loops))) - {"self"}
+
+
+def _scaled(pair: Pair, moved: Moved) -> Iterator[Turned]:
+    """What reads a number behind the statement that divides or multiplies it by a number of ranks, and read it before,
+    or the other way round."""
+    read = _paths(moved.statement.node, ast.Load)
+    for rows, word, was in ((moved.passed_down(), "behind", "before"), (moved.passed_up(), "before", "behind")):
+        for each in rows:
+            stored = _paths(each.node, ast.Store) & read
+            names = sorted(stored & _scaling(each.node))
+            if names and not stored & _paths(moved.statement.node, ast.Store):
+                text = f"this reads `{names[0]}` {word} line {each.node.lineno}, `{_cut(each.text)}`, and read it {was} it"
+                yield _turned(pair, moved, text)
+                return
+
+
+def _scaling(node: ast.stmt) -> frozenset[str]:
+    """The variables and attributes that a statement makes anew out of themselves and a number of ranks."""
+    if isinstance(node, ast.AugAssign):
+        value: ast.AST = node.value
+        names = _paths(ast.Expr(node.target), ast.Store)
+        return names if isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv) and is_parallel(value) else frozenset()
+    if not isinstance(node, ast.Assign):
+        return frozenset()
+    parts = [each for each in ast.walk(node.value) if isinstance(each, ast.BinOp)]
+    scaled = any(isinstance(each.op, ast.Mult | ast.Div | ast.FloorDiv) and is_parallel(each) for each in parts)
+    return _paths(node, ast.Store) & _paths(node, ast.Load) if scaled else frozenset()
+
+
+def _paths(node: ast.stmt, context: type[ast.expr_context]) -> frozenset[str]:
+    """The variables and attributes that a statement reads, or stores, on its own lines."""
+    rows = (each for each in in_head(node) if isinstance(each, ast.Name | ast.Attribute))
+    return frozenset(ast.unparse(each) for each in rows if isinstance(each.ctx, context))
 
 
 def _turned(pair: Pair, moved: Moved, text: str) -> Turned:

@@ -32,7 +32,6 @@ from validator.drift.statements.surroundings import (
     exclude,
     goes_with_its_case,
     has_other_way,
-    is_about_ranks,
     is_about_sizes,
     is_alone,
     is_guard,
@@ -132,7 +131,7 @@ class Effects:
         """Contexts and guards that went while all that stood in them is still there."""
         here = {each.text for each in new}
         for edit in edits:
-            if edit.old is None or edit.new is not None and not _lets_some_in(edit.old, edit.new):
+            if edit.old is None or edit.new is not None:
                 continue
             inside = [each.text for each in old if edit.old.text in each.inside]
             if is_mode(edit.old, here) and len(edits) <= _FEW:
@@ -142,8 +141,7 @@ class Effects:
             if isinstance(edit.old.node, CONTEXTS):
                 kind, name = self._effect(edit.old, pair)
                 if name and name not in _decorators(pair.new) and not any(f"{name}(" in text for text in here):
-                    line = edit.new.node.lineno if edit.new is not None else line_of(old, new, edit.old)
-                    yield Lost(pair, edit.old, kind, name, line, "")
+                    yield Lost(pair, edit.old, kind, name, line_of(old, new, edit.old), "")
             elif (
                 len(edits) <= _FEW
                 and is_guard(edit.old.node, old, new, inside)
@@ -432,13 +430,6 @@ def _for_one(pair: Pair, old: list[Statement], new: list[Statement], edits: list
                 parts = (n.value for n in in_head(other.node) if isinstance(n, ast.Subscript))
                 if other.text not in {row.text for row in old} and any(ast.unparse(n) == several for n in parts):
                     yield Lost(pair, other, "each", last_name(call.func), other.node.lineno, several)
-
-
-def _lets_some_in(old: Statement, new: Statement) -> bool:
-    """Whether a condition about ranks stands in place of a context in which ranks wait for each other: all of them
-    went through it, one after the other."""
-    waits = isinstance(old.node, CONTEXTS) and name_of_call(old) in collective()
-    return waits and isinstance(new.node, ast.If) and is_about_ranks(new.node.test)
 
 
 def _has_sibling(node: ast.AugAssign, pair: Pair) -> bool:
