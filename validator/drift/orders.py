@@ -137,23 +137,37 @@ def _early(pair: Pair, moved: Moved) -> Iterator[Turned]:
 
 
 def _unshared(pair: Pair, moved: Moved) -> Iterator[Turned]:
-    """What some ranks do to something that a broadcast gives to all, and that comes behind the broadcast now."""
-    if not any((test := condition(head)) is not None and is_about_ranks(test) for head in moved.statement.inside):
-        return
-    guard = next(head for head in moved.statement.inside if (t := condition(head)) is not None and is_about_ranks(t))
-    block = [each for each in moved.new if guard in each.inside]
-    if not names_called(moved.statement.node) or moved.statement.node is not _last_call(block):
-        return  # told once, of what the block comes to
-    touched = frozenset[str]().union(*(_named_around(each, guard) for each in block))
-    for each in moved.passed_down():
-        shares = [name for name in names_called(each.node) if name in collective() and "broadcast" in name]
-        if shares and _named_around(each, "") & touched:
-            text = (
-                f"only some ranks do this, behind line {each.node.lineno}, `{_cut(each.text)}`, which came after it "
-                "before and gave all of them what it makes"
-            )
-            yield _turned(pair, moved, text)
-            return
+    """What some ranks do to something that a broadcast gives to all, and that comes behind the broadcast now: one of
+    both was moved."""
+    statement = moved.statement
+    if guard := _of_some(statement):
+        block = [each for each in moved.new if guard in each.inside]
+        touched = frozenset[str]().union(*(_named_around(each, guard) for each in block))
+        shared = (each for each in moved.passed_down() if _shares(each) and _named_around(each) & touched)
+        first = next(shared, None) if statement.node is _last_call(block) else None  # told once, of the whole block
+        if first is not None:
+            yield _turned(pair, moved, f"only some ranks do this, behind {_shown(first)}")
+    elif _shares(statement):
+        for each in moved.passed_up():
+            if (guard := _of_some(each)) and _named_around(each, guard) & _named_around(statement):
+                text = f"only some ranks do this, behind {_shown(statement)}"
+                yield Turned(pair, pair.new.module.source_text.at(each.node), each.text, text)
+                return
+
+
+def _shown(shared: Statement) -> str:
+    return f"line {shared.node.lineno}, `{_cut(shared.text)}`, which came after it and gave all of them what it makes"
+
+
+def _shares(statement: Statement) -> bool:
+    """Whether a statement gives all ranks what one has."""
+    return any(name in collective() and "broadcast" in name for name in names_called(statement.node))
+
+
+def _of_some(statement: Statement) -> str:
+    """The condition by which only some ranks come to a call; empty where all do."""
+    tests = ((head, condition(head)) for head in statement.inside if names_called(statement.node))
+    return next((head for head, test in tests if test is not None and is_about_ranks(test)), "")
 
 
 def _last_call(block: list[Statement]) -> ast.stmt | None:
@@ -162,8 +176,8 @@ def _last_call(block: list[Statement]) -> ast.stmt | None:
     return rows[-1] if rows else None
 
 
-def _named_around(statement: Statement, guard: str) -> frozenset[str]:
-    """The variables of a statement and of the loops around it, inside of a condition."""
+def _named_around(statement: Statement, guard: str = "") -> frozenset[str]:
+    """The variables of a statement and of the loops around it; of those inside of a condition, if one is named."""
     heads = statement.inside[statement.inside.index(guard) + 1 if guard else 0 :]
     loops = [ast.parse(f"{head}: pass").body[0] for head in heads if head.startswith("for ")]
     return frozenset[str]().union(*(_names(each) for each in (statement.node, *loops))) - {"self"}
