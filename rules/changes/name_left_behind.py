@@ -5,7 +5,8 @@ What it does
     an option or a setting is still asked for under a name whose last definition the change took away: in code, in
     `getattr` (with a default only where the new name is known and not asked for beside it), in a text that leads to
     something in a module (`"pkg.nodes:Worker.run"`) or reaches a `getattr` through a dispatcher, in recipes and scripts
-    (`reward.buffer.len=8` through the fields of nested data classes). Also: a parameter that options or fields filled
+    (`reward.buffer.len=8` through the fields of nested data classes), in commands that Python texts and lists spell for
+    a program of the project. Also: a parameter that options or fields filled
     by its name, handed on as a whole (`Model(**vars(args))`), and a key that a dictionary no longer gets while who
     reads that dictionary, told by a key beside that nothing else has, still looks it up. A note where a recipe keeps a
     setting that nothing reads any more and that has no new name, and where a key is looked up whose maker is gone as a
@@ -21,10 +22,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from validator.definitions import Method
 from validator.drift.change import Change
+from validator.drift.names.commands import Commands
 from validator.drift.names.neighbours import Company, Stale
 from validator.drift.names.occurrences import Occurrence
 from validator.drift.names.removed import Lost, Names
@@ -49,7 +52,8 @@ _KINDS = {
 def check_change(change: Change) -> Iterator[Finding]:
     names = change.analysis(Names)
     seen = set()
-    for lost in (*names.lost, *names.members, *names.imports, *change.analysis(Targets).lost):
+    told = (names.lost, names.members, names.imports, change.analysis(Targets).lost, change.analysis(Commands).lost)
+    for lost in chain.from_iterable(told):
         by_file: dict[tuple[str, object], list[Occurrence]] = {}
         for place in lost.stale:
             if (place.path, place.at, lost.name) not in seen:
@@ -146,6 +150,8 @@ def _dropped(row: Dropped) -> Finding:
 def _text(lost: Lost, place: Occurrence) -> str:
     if place.role == "defines" and place.kind == "attribute":
         return f"`{lost.name}` is still set here, and nothing reads it since the change"
+    if place.kind == "flag" and place.unit is not None:
+        return f"what this command starts has no option `--{lost.name}` since the change"
     if place.kind == "import":
         return f"the module that `{lost.name}` is imported from does not have it since the change"
     return f"the change left nothing that defines the {_KINDS[lost.kind]} `{lost.name}`, which is still asked for"
@@ -204,6 +210,51 @@ def name_span(place: Occurrence) -> tuple[int, int, int, int]:
 
 
 INCORRECT = (
+    # a command in a text; another program has an option of its own by that name
+    """# before: evaluate.py
+import argparse
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lora_weights", required=True)
+    args = parser.parse_args()
+    return args.lora_weights
+
+
+if __name__ == "__main__":
+    main()
+# file: evaluate.py
+import argparse
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--adapter_weights", required=True)
+    args = parser.parse_args()
+    return args.adapter_weights
+
+
+if __name__ == "__main__":
+    main()
+# file: several.py
+import os
+import subprocess
+import sys
+
+
+def evaluate(base, weights, gpu):
+    os.system(f"CUDA_VISIBLE_DEVICES={gpu} python evaluate.py --base {base} --lora_weights {weights}")  # error: MP901
+    subprocess.run([sys.executable, "evaluate.py", "--lora_weights", weights])  # error: MP901
+    os.system(f"python other.py --base {base} --lora_weights {weights}")
+# file: other.py
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--base")
+parser.add_argument("--lora_weights")
+print(parser.parse_args().lora_weights)
+""",
     # the import says it all: what is asked of an object of that class is not told again
     """# file: rl/__init__.py
 # before: rl/nodes.py

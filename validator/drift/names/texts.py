@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.drift.change import Change, Side
-from validator.drift.names.occurrences import Occurrence
+from validator.drift.names.occurrences import Occurrence, option_name
 from validator.drift.statements.drops import Drop, Drops
 from validator.drift.statements.surroundings import last_name
 from validator.facts.config_files import Setting
@@ -129,11 +129,18 @@ class Texts:
             return []
         if self._is_written_for_itself(old, new) or self._is_made_a_name(new):
             return []  # who puts it and who takes it have it of the change
-        others = _places(self.change.after, old)
+        others = [each for each in _places(self.change.after, old) if not self._is_own_option(each[0], old)]
         asked = old.isidentifier() or old.startswith("--")  # by an attribute
         if not asked and len(given := _given_to(self.change.before, old)) == 1 and "" not in given:
             return []  # all hand it to one function that reports it: nobody looks for it
         return others if len(others) < len(_places(self.change.before, old)) else []
+
+    def _is_own_option(self, path: str, text: str) -> bool:
+        """Whether a text is an option that a file defines for itself: of another program."""
+        if not text.startswith("--") or self.change.is_changed(path):
+            return False
+        rows = self.change.after.of_file(self.change.after.project.files[path]).get(option_name(text), ())
+        return any(row.role == "defines" and row.kind == "option" for row in rows)
 
     def _spelled(self, old: str, new: str) -> list[tuple[str, int]]:
         """Where a single word still stands by itself, if the change replaced it in several places and the new one was
