@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.drift.change import Change
+from validator.drift.interfaces.result_defaults import ResultDefaults
 from validator.drift.interfaces.results import Results
 from validator.finding import Finding, Related
 from validator.rule import Rule
@@ -36,9 +37,46 @@ def check_change(change: Change) -> Iterator[Finding]:
             context=f"{row.unit.qualname}:{shown}",
             severity="error" if row.sure else "warning",
         )
+    for each in change.analysis(ResultDefaults).left:
+        yield RULE.finding(
+            each.site.unit.path,
+            each.site.call.at,
+            f"`{each.site.unit.qualname}` {each.text}: `{each.new.qualname}`",
+            help=f"say `{each.flag}=` here, or take the result as it is now",
+            related=[Related(each.new.path, each.new.facts.name_at[0], f"`{each.new.qualname}` as it is now")],
+            context=f"{each.site.unit.qualname}:{each.new.qualname}:{each.flag}",
+            severity="warning",
+        )
 
 
 INCORRECT = (
+    # the default of a flag decides how many values there are
+    """# file: rl/__init__.py
+# before: rl/texts.py
+def encoded(texts, model, with_mask=False):
+    ids, mask = model(texts)
+    if with_mask:
+        return ids, mask
+    return ids
+# file: rl/texts.py
+def encoded(texts, model, with_mask=True):
+    ids, mask = model(texts)
+    if with_mask:
+        return ids, mask
+    return ids
+# file: rl/collate.py
+from rl.texts import encoded
+
+
+def collate(rows, model):
+    texts = encoded(rows, model)  # error: MP903
+    return texts.squeeze(0)
+
+
+def collate_both(rows, model):
+    texts, mask = encoded(rows, model, with_mask=True)
+    return texts, mask
+""",
     """# file: rl/__init__.py
 # before: rl/resume.py
 def resumed(path, steps):
@@ -342,6 +380,36 @@ def prepare(flow, batch):
 """,
 )
 CORRECT = (
+    # all callers say what they want
+    """# file: rl/__init__.py
+# before: rl/texts.py
+def encoded(texts, model, with_mask=False):
+    ids, mask = model(texts)
+    return (ids, mask) if with_mask else ids
+
+
+def counted(texts, strict=False):
+    if strict:
+        return len(texts)
+    return sum(map(len, texts))
+# file: rl/texts.py
+def encoded(texts, model, with_mask=True):
+    ids, mask = model(texts)
+    return (ids, mask) if with_mask else ids
+
+
+def counted(texts, strict=True):
+    if strict:
+        return len(texts)
+    return sum(map(len, texts))
+# file: rl/collate.py
+from rl.texts import counted, encoded
+
+
+def collate(rows, model):
+    texts = encoded(rows, model, with_mask=False)
+    return texts.squeeze(0) * counted(rows)
+""",
     # the caller asks what the function asks, and takes it either way
     """# before: rl/train.py
 class Trainer:

@@ -192,7 +192,9 @@ def _scaled(pair: Pair, moved: Moved) -> Iterator[Turned]:
             stored = _paths(each.node, ast.Store) & read
             names = sorted(stored & _scaling(each.node))
             if names and not stored & _paths(moved.statement.node, ast.Store):
-                text = f"this reads `{names[0]}` {word} line {each.node.lineno}, `{_cut(each.text)}`, and read it {was} it"
+                text = (
+                    f"this reads `{names[0]}` {word} line {each.node.lineno}, `{_cut(each.text)}`, and read it {was} it"
+                )
                 yield _turned(pair, moved, text)
                 return
 

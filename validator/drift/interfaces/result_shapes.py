@@ -94,12 +94,12 @@ class FormsOf:
         code = unit.code
         if code.is_generator:
             return UNKNOWN
-        found = _union(self._value(unit, each) for each in code.returned)
+        found = _union(self.of_value(unit, each) for each in code.returned)
         if _is_one_of(unit):
             found = found - UNKNOWN | {Form("part")}
         return found or UNKNOWN
 
-    def _value(self, unit: Unit, number: int) -> Forms:
+    def of_value(self, unit: Unit, number: int) -> Forms:
         """What a value may be: what its variable was given on any way, after whatever was done with it on any way."""
         made: list[int] = []
         causes: list[Value] = []
@@ -135,18 +135,18 @@ class FormsOf:
         if value.op == "tuple":
             return frozenset({Form("tuple", self._elements(unit, value))})
         if value.op == "list":
-            parts = () if value.data else (_union(self._value(unit, each) for each in value.args) or UNKNOWN,)
+            parts = () if value.data else (_union(self.of_value(unit, each) for each in value.args) or UNKNOWN,)
             return frozenset({Form("list", parts or None)})
         if value.op == "dict":
             keys = literal_keys(unit, value)
             return frozenset({Form("dict", None, frozenset(keys) if keys is not None else None)})
         if value.op == "collect" and value.data[0] in ("list", "dict"):
-            parts = (self._value(unit, value.args[0]),) if value.data[0] == "list" else ()
+            parts = (self.of_value(unit, value.args[0]),) if value.data[0] == "list" else ()
             return frozenset({Form(value.data[0], parts or None)})
         if value.op == "join":
             return _TEXT
         if value.op == "binary":
-            sides = _union(self._value(unit, each) for each in value.args)
+            sides = _union(self.of_value(unit, each) for each in value.args)
             return _NUMBER if sides == _NUMBER else UNKNOWN
         if value.op == "await":
             return self._called(unit, value.args[0], True)
@@ -157,7 +157,7 @@ class FormsOf:
     def _elements(self, unit: Unit, value: Value) -> tuple[Forms, ...] | None:
         found: list[Forms] = []
         for place, each in enumerate(value.args):
-            forms = self._value(unit, each)
+            forms = self.of_value(unit, each)
             if place not in value.data:
                 found.append(forms)
                 continue
