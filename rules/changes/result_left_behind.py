@@ -50,6 +50,49 @@ def check_change(change: Change) -> Iterator[Finding]:
 
 
 INCORRECT = (
+    # what runs by calling an object, and where its result is handed on
+    """# file: rl/__init__.py
+# before: rl/model.py
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, tokens):
+        hidden = self.layers(tokens)
+        return self.head(hidden), hidden
+# file: rl/model.py
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, tokens):
+        hidden = self.layers(tokens)
+        return self.head(hidden), hidden, hidden.norm()
+# file: rl/train.py
+from rl.log import Log
+from rl.model import Model
+
+
+class Trainer:
+    def __init__(self):
+        self.model = Model()
+
+    def step(self, tokens):
+        logits, _ = self.model(tokens)  # error: MP903
+        return logits
+
+
+def evaluate(tokens):
+    model, log = Model(), Log()
+    out = model(tokens)
+    log.write(out)
+    return out
+# file: rl/log.py
+class Log:
+    def write(self, out):
+        logits, hidden = out  # error: MP903
+        print(logits, hidden)
+""",
     # the default of a flag decides how many values there are
     """# file: rl/__init__.py
 # before: rl/texts.py

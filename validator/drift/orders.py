@@ -192,9 +192,8 @@ def _scaled(pair: Pair, moved: Moved) -> Iterator[Turned]:
             stored = _paths(each.node, ast.Store) & read
             names = sorted(stored & _scaling(each.node))
             if names and not stored & _paths(moved.statement.node, ast.Store):
-                text = (
-                    f"this reads `{names[0]}` {word} line {each.node.lineno}, `{_cut(each.text)}`, and read it {was} it"
-                )
+                line = each.node.lineno
+                text = f"this reads `{names[0]}` {word} line {line}, `{_cut(each.text)}`, and read it {was} it"
                 yield _turned(pair, moved, text)
                 return
 

@@ -28,6 +28,8 @@ from validator.source import SourceFile
 _WRAPPERS = frozenset({"remote", "options", "delay", "submit"})
 _MAKERS = frozenset({"dataclass", "dataclasses.dataclass"})
 
+RUN_UNNAMED = ("forward", "__call__")  # methods that run by calling the object
+
 
 class Site(NamedTuple):
     """A call of something by a name: the unit, the value of the call, what it passes, what it may reach.
@@ -330,6 +332,28 @@ def _passed(side: Side, site: Site, method: Method, name: str) -> Iterator[Metho
             symbol = side.flow.symbol(site.unit, value) if value.op in ("name", "import") else None
             if isinstance(symbol, Method):
                 yield symbol
+
+
+def taken_over(side: Side, unit: Unit, number: int) -> Iterator[tuple[Unit, int]]:
+    """The parameters that a value becomes where it is handed to a function, and nothing else can be meant."""
+    for user in unit.users.get(number, ()):
+        value = unit.code.values[user]
+        if value.op != "call" or number not in value.args[1:] or "*" in value.data.names:
+            continue
+        callee = unit.code.values[value.args[0]]
+        if callee.op not in ("name", "import", "attr"):
+            continue
+        reached, sure = _reached(side, unit, value.args[0], str(callee.data))
+        method = reached[0] if sure and len(reached) == 1 else None
+        target = side.unit_of(method) if isinstance(method, Method) else None
+        if method is None or target is None:
+            continue
+        params = taken(method, not _is_of_class(side, unit, value.args[0])) or ()
+        index = value.args[1:].index(number)
+        positional = [param.name for param in params if param.kind in ("pos", "any")]
+        name = value.data.names[index] or (positional[index] if index < len(positional) else "")
+        rows = enumerate(target.code.values)
+        yield from ((target, place) for place, each in rows if each.op == "param" and each.data[1] == name)
 
 
 def _path(unit: Unit, number: int) -> str:

@@ -1,7 +1,7 @@
 """Results of which a flag decides the shape, where a change turned the flag's default.
 
-`def encoded(texts, with_mask=True)` gives two values to whoever does not say `with_mask`, and gave one. The callers that
-say nothing stand as they were.
+`def encoded(texts, with_mask=True)` gives two values to whoever does not say `with_mask`, and gave one. The callers
+that say nothing stand as they were.
 """
 
 from __future__ import annotations

@@ -293,7 +293,7 @@ def uses(unit: Unit, number: int) -> Iterator[tuple[Use, int, tuple[tuple[Use, i
     """What is done with a value in its unit: the use, the value that does it, and the elements that it takes out, each
     as its position and its value."""
     taken: dict[int, list[tuple[Use, int]]] = {}
-    for each in _same(unit, number):
+    for each in still(unit, number):
         for user in unit.users.get(each, ()):
             value = unit.code.values[user]
             if value.op == "attr":
@@ -308,18 +308,18 @@ def uses(unit: Unit, number: int) -> Iterator[tuple[Use, int, tuple[tuple[Use, i
         yield Use("unpack", count), parts[0][1], tuple(parts)
 
 
-def _same(unit: Unit, number: int) -> Iterator[int]:
+def still(unit: Unit, number: int) -> Iterator[int]:
     """A value, and the same variable after calls that were given it."""
     yield number
     for user in unit.users.get(number, ()):
         value = unit.code.values[user]
         if value.op == "mut" and value.args[0] == number:
-            yield from _same(unit, user)
+            yield from still(unit, user)
 
 
 def is_asked(unit: Unit, number: int) -> bool:
     """Whether a caller asks what it got: then it is made for several things."""
-    for each in _same(unit, number):
+    for each in still(unit, number):
         for user in unit.users.get(each, ()):
             value = unit.code.values[user]
             callee = unit.code.values[value.args[0]] if value.op == "call" else None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import takewhile
+from itertools import chain, takewhile
 from typing import NamedTuple
 
 from validator.definitions import ClassDef, Method
 from validator.drift.change import Change, Pair, Side
-from validator.drift.interfaces.calls import Site, handed, sites
-from validator.drift.interfaces.result_shapes import Form, Forms, FormsOf, Use, fits, is_asked, part, shown, uses
+from validator.drift.interfaces.calls import RUN_UNNAMED, Site, handed, sites, taken_over, unnamed
+from validator.drift.interfaces.result_shapes import Form, Forms, FormsOf, Use, fits, is_asked, part, shown, still, uses
 from validator.drift.statements.differences import node_of
 from validator.drift.statements.surroundings import last_name
 from validator.facts.model import At
@@ -48,6 +48,7 @@ class Results:
         self.earlier = FormsOf(change.before)
         self.later = FormsOf(change.after)
         self._calls: dict[Method, list[Site]] = {}
+        self._ran: dict[Method, list[Site]] = {}
 
     @cached_property
     def reckoned(self) -> list[Reckoned]:
@@ -147,6 +148,12 @@ class Results:
                         continue
                     at = site.call.at if use.kind == "unpack" else site.unit.at(site.unit.code.values[user].at)
                     yield Reckoned(site.unit, at, old, new, _said(use, after), sure)
+                handed_on = (taken_over(self.after, site.unit, each) for each in still(site.unit, number) if sure)
+                for unit, given in chain.from_iterable(handed_on):
+                    for use, user in _unfit(unit, given, before, [after]) if not is_asked(unit, given) else ():
+                        at = unit.at(unit.code.values[user].at)
+                        text = f"{_said(use, after)}, as `{site.unit.qualname}` hands it on"
+                        yield Reckoned(unit, at, old, new, text, False)
 
     def _goes_the_other_way(self, site: Site, method: Method) -> bool:
         """Whether a call passes a constant for the parameter on which the way depends that gives one value alone."""
@@ -251,9 +258,25 @@ class Results:
         """The calls that may reach a function, and that can be followed."""
         found = self._calls.get(new)
         if found is None:
-            rows = (site for site in sites(self.after, new.name) if new in site.reached and site.how != "text")
+            called = (*sites(self.after, new.name), *self._unnamed(new))
+            rows = (site for site in called if new in site.reached and site.how != "text")
             found = self._calls[new] = [site for site in rows if not is_asked(site.unit, site.number)]
         return found
+
+    def _unnamed(self, new: Method) -> list[Site]:
+        """The calls of objects that run a method: all methods of the change are looked for at once."""
+        if new.name not in RUN_UNNAMED:
+            return []
+        if new not in self._ran:
+            methods = {pair.new.method for pair in self.change.pairs if pair.new.name in RUN_UNNAMED} - {None} | {new}
+            wanted = [method for method in methods if method is not None and method not in self._ran]
+            self._ran |= {method: [] for method in wanted}
+            for name in RUN_UNNAMED:
+                for site in unnamed(self.after, [method for method in wanted if method.name == name]):
+                    for method in site.reached:
+                        if isinstance(method, Method) and method in self._ran:
+                            self._ran[method].append(site)
+        return self._ran[new]
 
     def _kind(self, old: Method, new: Method) -> Iterator[Reckoned]:
         """A property that is a method now, or the other way round."""

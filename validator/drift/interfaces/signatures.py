@@ -9,7 +9,7 @@ from typing import NamedTuple
 from validator.analysis.interfaces.binding import misfit_of
 from validator.definitions import ClassDef, Method
 from validator.drift.change import Change
-from validator.drift.interfaces.calls import Site, constructor, misfit, params_of, sites, taken, unnamed
+from validator.drift.interfaces.calls import RUN_UNNAMED, Site, constructor, misfit, params_of, sites, taken, unnamed
 from validator.drift.statements.differences import statements
 from validator.drift.statements.named_effects import named
 from validator.drift.statements.surroundings import called_names, names_asked, names_called, reports
@@ -20,8 +20,6 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.models.members import is_telling
 from validator.source import SourceFile
-
-_RUN_UNNAMED = ("forward", "__call__")  # by calling the object
 
 
 class Broken(NamedTuple):
@@ -84,7 +82,7 @@ class Signatures:
         for name, rows in sorted(self.changed.items()):
             among = self._heirs(rows) if name == "__init__" else None
             methods = [new for _, new in rows if isinstance(new, Method) and not is_foreign(new.path)]
-            ran = unnamed(self.after, methods) if name in _RUN_UNNAMED else ()
+            ran = unnamed(self.after, methods) if name in RUN_UNNAMED else ()
             for site in (*sites(self.after, name, among, partial(_may_break, rows)), *ran):
                 for old, new in rows:
                     broken = self._broken(site, old, new)

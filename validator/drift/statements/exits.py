@@ -1,8 +1,9 @@
 """Ways out of a function that a change put in front of an effect.
 
 Who leaves before a collective does not take part in it, and the others wait. Three changes do so without touching the
-call: a `return` or `raise` that stood behind it is moved in front of it; a new one lets some ranks out, by their rank or
-by the batch that each of them has; and a handler goes that caught what failed above it and let the function go on to it.
+call: a `return` or `raise` that stood behind it is moved in front of it; a new one lets some ranks out, by their rank
+or by the batch that each of them has; and a handler goes that caught what failed above it and let the function go on
+to it.
 """
 
 from __future__ import annotations
@@ -94,7 +95,7 @@ def _of_batch(rows: list[Statement], leaving: Statement) -> frozenset[str]:
 
 
 def _is_loader(iterated: ast.expr) -> bool:
-    """Whether a loop goes over a loader by the names in it: `enumerate(self.train_loader)`, `log_every(data_loader)`."""
+    """Whether a loop goes over a loader by the names in it: `enumerate(self.train_loader)`, `log_every(loader)`."""
     names_in = (last_name(each).lower() for each in ast.walk(iterated) if isinstance(each, ast.Name | ast.Attribute))
     return any("loader" in name for name in names_in)
 
