@@ -143,12 +143,15 @@ class Results:
                 continue
             sure = site.sure and len(site.reached) == 1
             for number in _carried(site.unit, site.number):
-                for use, user in _unfit(site.unit, number, before, [after, *others]):
+                left = list(_unfit(site.unit, number, before, [after, *others]))
+                for use, user in left:
                     if _PART in after and self._goes_the_other_way(site, new):
                         continue
                     at = site.call.at if use.kind == "unpack" else site.unit.at(site.unit.code.values[user].at)
                     yield Reckoned(site.unit, at, old, new, _said(use, after), sure)
-                handed_on = (taken_over(self.after, site.unit, each) for each in still(site.unit, number) if sure)
+                handed_on = (
+                    taken_over(self.after, site.unit, each) for each in still(site.unit, number) if sure and not left
+                )
                 for unit, given in chain.from_iterable(handed_on):
                     for use, user in _unfit(unit, given, before, [after]) if not is_asked(unit, given) else ():
                         at = unit.at(unit.code.values[user].at)
