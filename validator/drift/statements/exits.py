@@ -53,8 +53,9 @@ def came(new: list[Statement], edits: list[Edit], effects: frozenset[str]) -> It
     """Effects that stood before, and behind a new exit now by which only some ranks leave."""
     fresh = {id(edit.new.node) for edit in edits if edit.new is not None and edit.old is None}
     for leaving in (each for each in new if id(each.node) in fresh and isinstance(each.node, _GOING_ON)):
-        guard = next((each.node for each in new if _is_guard(each, leaving)), None)
-        if guard is None or id(guard) not in fresh:
+        nodes = (each.node for each in new if id(each.node) in fresh)
+        guard = next((node for node in nodes if isinstance(node, ast.If) and _lets_out(node, leaving)), None)
+        if guard is None:
             continue
         ranks = is_about_ranks(guard.test) and not is_alone(guard.test)
         if not ranks and _read(guard.test).isdisjoint(_of_batch(new, leaving)):
@@ -65,10 +66,9 @@ def came(new: list[Statement], edits: list[Edit], effects: frozenset[str]) -> It
                 break
 
 
-def _is_guard(statement: Statement, leaving: Statement) -> bool:
-    """Whether a statement is the condition of which an exit is the only body."""
-    node = statement.node
-    return isinstance(node, ast.If) and not node.orelse and len(node.body) == 1 and node.body[0] is leaving.node
+def _lets_out(node: ast.If, leaving: Statement) -> bool:
+    """Whether an exit is all that a condition decides about."""
+    return not node.orelse and len(node.body) == 1 and node.body[0] is leaving.node
 
 
 def _of_batch(rows: list[Statement], leaving: Statement) -> frozenset[str]:

@@ -157,8 +157,8 @@ def _multiple_of(node: ast.expr) -> ast.expr | None:
             if last_name(whole.func) == "cdiv" and len(whole.args) == 2 and _same(whole.args[1], factor):
                 return factor
         else:
-            inner = _without_rest(whole)
-            quotients = [inner] if isinstance(inner, ast.BinOp) and isinstance(inner.op, ast.FloorDiv) else []
+            core = _without_rest(whole)
+            quotients = [core] if isinstance(core, ast.BinOp) and isinstance(core.op, ast.FloorDiv) else []
         if any(_same(part, factor) for each in quotients for part in _factors(each.right)):
             return factor
     return None
