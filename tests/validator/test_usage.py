@@ -9,6 +9,89 @@ import pytest
 
 from validator.cli import main
 
+LIBRARY = {
+    "setup.py": "from setuptools import setup\n\nsetup(name='core')\n",
+    "core/__init__.py": "from core.scores import Scorer\n",
+    "core/scores.py": """\
+        class Scorer:
+            def score(self):
+                return user_1
+
+            def _score(self):
+                return gone_1
+
+        class Inner:
+            def score(self):
+                return gone_2
+        """,
+    "train.py": """\
+        import logging
+        from collections import defaultdict
+
+        import torch
+
+        from model import Net, Scores, cut, resize
+
+        log = logging.getLogger(__name__)
+
+        def start(folder):
+            log.info("go on")
+            Net("bert", folder).load(resize(size=8, path=None))
+            cut(kind=Scores)
+            cut(kind=torch.nn.Linear)
+
+        if __name__ == "__main__":
+            start("here")
+        """,
+    "model.py": """\
+        import torch
+
+        class Scores:
+            def info(self):
+                return gone_3
+
+        class Net(torch.nn.Module):
+            def __init__(self, kind, folder, strict=True):
+                super().__init__()
+                self.kind, self.folder, self.strict = kind, folder, strict
+                if kind == "lora":
+                    print(gone_4)
+                if folder == "there":
+                    print(gone_5)
+
+            def forward(self, x):
+                return here_1
+
+            def invert(self, x):
+                return gone_6
+
+            def load(self, x):
+                if not self.strict:
+                    return gone_7
+                return here_2
+
+        class Trial:
+            def __init__(self):
+                self.x = gone_8
+
+        def resize(path=None, size=8):
+            low = -2 * size
+            if path:
+                return gone_9
+            if low > 0:
+                return gone_10
+            return here_3
+
+        def cut(kind, size=1):
+            if kind is Scores:
+                return here_4
+            return here_5
+
+        if __name__ == "__main__":
+            print(Trial(), gone_11)
+        """,
+}
+
 TREE = {
     "train.py": """\
         from parts import heads, losses, models
@@ -116,6 +199,16 @@ def test_what_no_program_comes_to_is_a_note(
     found = _severities(tmp_path, TREE, capsys, ".")
     assert {name for name, severity in found.items() if severity == "error"} == {f"here_{n}" for n in range(1, 11)}
     assert {name for name, severity in found.items() if severity == "note"} == {f"gone_{n}" for n in range(1, 9)}
+
+
+def test_what_no_call_leads_to_is_a_note_and_what_users_may_call_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = _severities(tmp_path, LIBRARY, capsys, ".")
+    assert {name for name, severity in found.items() if severity == "error"} == {f"here_{n}" for n in range(1, 6)}
+    assert {name for name, severity in found.items() if severity == "warning"} == {"user_1"}
+    assert {name for name, severity in found.items() if severity == "note"} == {f"gone_{n}" for n in range(1, 12)}
 
 
 def test_without_a_program_or_with_single_files_nothing_is_known_of_use(

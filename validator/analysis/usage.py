@@ -6,22 +6,47 @@ used wherever anything of its name is asked for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
+from typing import NamedTuple
 
 from validator.analysis.interfaces.unspelled import Unspelled
-from validator.definitions import PLAIN_BASES, ClassDef, External, Method, Module, Symbol
+from validator.analysis.known_calls import KnownCalls, reached
+from validator.definitions import PLAIN_BASES, ClassDef, External, Method, Module, Symbol, Value
+from validator.files.naming import is_installed
+from validator.finding import Severity
 from validator.flow import Flow
 from validator.flow.callgraph.name_index import words_of
 from validator.flow.program.symbols import is_plain
 from validator.flow.program.unit import Unit
+from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
-from validator.ir.model import CallShape, Code
+from validator.flow.values import Obj
+from validator.ir import Value as Instruction
+from validator.ir.model import CallShape
+from validator.models.members import dispatched, is_known, of_libraries
 from validator.project import Project
 
 _DECORATING = CallShape(("@",))
 _NAMED = frozenset({"store_global", "store_class"})
-_NAMING = frozenset({"call", "param"})  # keywords and parameters are names of their own
+_NAMING = frozenset({"call", "param", "phi", "undefined"})  # keywords, parameters, variables: names of their own
+_PATH = re.compile(r"\w+(?:[.:/-]\w+)*")
+_JOINED = frozenset({"undefined", "phi"})  # these stand where ways meet, not where the source has something
+_UNSAID = -1
+_OWN = frozenset({"inst", "self", "class"})
+# What surely has no attribute that a class of the project gives to its objects.
+_OTHERS = frozenset({"const", "ext", "tuple", "seq", "dict", "module", "unit", "bound", "tensor", "str"})
+# Modules whose objects are what they were made as, and hand nothing on to what they were given.
+_PLAIN_MODULES = frozenset({"collections", "datetime", "io", "logging", "os", "pathlib", "re", "string", "time"})
+_COMMAND_LINE = (b"argparse", b"argv", b"click", b"fire", b"tyro", b"absl", b"hydra", b"HfArgumentParser", b"typer")
+
+
+class Idle(NamedTuple):
+    """Why nobody who runs the project comes to a line, and how severe a finding there may be at most."""
+
+    severity: Severity
+    why: str
 
 
 class Usage:
@@ -31,20 +56,26 @@ class Usage:
         self.project = project
         self.flow = project.analysis(Flow)
         self.names = project.analysis(Unspelled)
+        self.known_calls = KnownCalls(self)
         self._used: dict[Unit, bool] = {}
+        self._searched: set[Unit] = set()
         self._by_path = {module.path: module for module in project.modules.values()}
 
-    def idle(self, path: str, line: int) -> str:
-        """In a few words why nobody who runs the project comes to a line; empty where somebody may."""
+    def idle(self, path: str, line: int) -> Idle | None:
+        """Why nobody who runs the project comes to a line; None where somebody may."""
         if is_test(path):
-            return "it is in a test"
+            return Idle("note", "it is in a test")
         if is_foreign(path):
-            return "it is in a copy of somebody else's code"
+            return Idle("note", "it is in a copy of somebody else's code")
         module = self._by_path.get(path)
         around = list(self._around(module, line)) if module is not None else []
-        unused = (unit for unit in around if not self._is_used(unit)) if self.has_programs else ()
-        said = next((f"nothing in the project uses `{_called(unit)}`" for unit in unused), "")
-        return said or _passed_by(around, line)
+        unused = [unit for unit in around if not self._is_used(unit)] if self.has_programs else []
+        if unused and all(map(self.is_for_users, unused)):
+            return Idle("warning", f"nothing in the project uses `{_called(unused[0])}`, only who installs it may")
+        if unused:
+            return Idle("note", f"nothing in the project uses `{_called(unused[0])}`")
+        said = self._passed_by(around, line)
+        return Idle("note", said) if said else None
 
     @cached_property
     def has_programs(self) -> bool:
@@ -58,31 +89,91 @@ class Usage:
             if around and unit.code.kind != "lambda":
                 yield unit
 
+    def _passed_by(self, around: list[Unit], line: int) -> str:
+        """Whether no way through a function comes to a line: behind `raise`, under a condition that never holds, in
+        what a file does to try itself out."""
+        unit = max(around, key=lambda each: (each.code.kind != "module", each.code.at[0]), default=None)
+        if unit is None:
+            return ""
+        here = [value for value in unit.code.values if value.at[0] == line and value.op not in _JOINED]
+        # behind the last statement of a function stands the None that it gives back
+        blocks = {value.block for value in here if value.op != "const"} or {value.block for value in here}
+        if not blocks:
+            return ""
+        if blocks.isdisjoint(reached(unit.code, lambda n: self.known_calls.literal(unit, n))):
+            return "no way through the function leads there"
+        if self.has_programs and blocks <= self._trials(unit):
+            return "others import the file, and only who tries it out by itself comes there"
+        if self.has_programs and blocks.isdisjoint(self.known_calls.reached(unit)):
+            return "no call in the project leads there: what all of them pass rules it out"
+        return ""
+
+    # -- who uses what -------------------------------------------------------------------------------------
+
     def _is_used(self, unit: Unit) -> bool:
-        """Whether some program comes to a unit by way of mentions."""
+        """Whether some program comes to a unit by way of mentions, each in a class that is used."""
         if unit not in self._used:
+            if unit in self._searched:
+                return True  # of a class that its own methods lead back to
+            self._searched.add(unit)
             seen, queue = {unit}, [unit]
             while queue:
                 here = queue.pop()
-                if self._used.get(here) or self._is_begun(here):
+                if self._used.get(here) or self.is_begun(here):
                     self._used[unit] = True
                     break
-                fresh = [each for each in self._mentions(here) if each not in seen]
+                users = dict.fromkeys(user for user, _ in self.mentions(here))
+                fresh = [each for each in users if each not in seen and self._is_in_use(each, unit)]
                 seen.update(fresh)
                 queue += fresh
             else:
-                self._used.update(dict.fromkeys(seen, False))
+                self._used[unit] = False
+            self._searched.discard(unit)
         return self._used[unit]
 
-    def _is_begun(self, unit: Unit) -> bool:
+    def _is_in_use(self, user: Unit, unit: Unit) -> bool:
+        """Whether the class is used in which somebody stands who may use a unit."""
+        body = user.outer
+        return body is None or body.code.kind != "class" or _is_inside(unit, body) or self._is_used(body)
+
+    def is_begun(self, unit: Unit) -> bool:
         """Whether something that is no mention in code begins a unit: a command, a recipe, a decorator, a library."""
         if unit.code.kind == "module":
             return self._is_live(unit.module)
-        if unit.name in self.names.in_files or self._is_looked_up(unit):
+        return unit.name in self.names.in_files or self.is_begun_in_code(unit)
+
+    def is_begun_in_code(self, unit: Unit) -> bool:
+        """The same of a function or class, but for commands and recipes, which spell its name."""
+        if self._is_looked_up(unit):
             return True
         if unit.code.kind == "class":
             return unit.cls is None or _is_registered(unit.cls)
         return unit.method is not None and not is_plain(unit.method.facts.decorators)
+
+    def is_for_users(self, unit: Unit) -> bool:
+        """Whether a unit is there for those who install the project: a package's own file gives it to them."""
+        top, names = unit, []
+        while top.outer is not None and top.outer.code.kind != "module":
+            names.append(top.name)
+            top = top.outer
+        names.append(top.name)
+        private = any(name.startswith("_") and not name.endswith("__") for name in names)
+        return top.code.kind != "module" and not private and (top.module, top.name) in self._exported
+
+    @cached_property
+    def _exported(self) -> frozenset[tuple[Module, str]]:
+        """What the packages of a project that can be installed give to others in their own files."""
+        packages = (m for m in self.project.modules.values() if m.path.endswith("__init__.py"))
+        given = [(m, name) for m in packages if is_installed(m.source.absolute) for name in m.facts.names]
+        given += [(module, name) for module, _ in given for name in self._starred(module)]
+        symbols = [module.member(name) for module, name in given]
+        return frozenset((each.module, each.name) for each in symbols if isinstance(each, Method | ClassDef))
+
+    def _starred(self, package: Module) -> Iterator[str]:
+        """The names that a package takes over from others with `*`."""
+        for name, level in package.facts.star_imports:
+            module = self.project.modules.get(package.absolute(name, level))
+            yield from module.facts.names if module is not None else ()
 
     def _is_looked_up(self, unit: Unit) -> bool:
         """Whether code may ask for a name that it puts together or is given, or hands all names of a file on."""
@@ -112,36 +203,79 @@ class Usage:
     def _is_live(self, module: Module) -> bool:
         """Whether a file is started, or is a package's own."""
         name = module.name.rpartition(".")[2]
-        data = module.source.data
-        return (
-            b"__main__" in data or module.path.endswith("__init__.py") or name in self.names.in_files or _acts(module)
-        )
+        started = b"__main__" in module.source.data and not self._trials(self._top(module))
+        return started or module.path.endswith("__init__.py") or name in self.names.in_files or _acts(module)
 
-    def _mentions(self, unit: Unit) -> Iterator[Unit]:
-        """The units from which a unit is come to."""
+    def _top(self, module: Module) -> Unit | None:
+        return self.flow.units_of(module).get("<module>")
+
+    def _trials(self, unit: Unit | None) -> frozenset[int]:
+        """The blocks under `__main__` of a file that other files import, takes no command line and has no function of
+        its own for what it does there: nobody but its author runs it by itself."""
+        if unit is None or unit.code.kind != "module":
+            return frozenset()
+        known = self._trying.get(unit)
+        if known is None:
+            known = self._trying[unit] = self._tried(unit)
+        return known
+
+    @cached_property
+    def _trying(self) -> dict[Unit, frozenset[int]]:
+        return {}
+
+    def _tried(self, unit: Unit) -> frozenset[int]:
+        module, values = unit.module, unit.code.values
+        own = _under_main(unit)
+        name = module.name.rpartition(".")[2]
+        if not own or name in self.names.in_files or any(word in module.source.data for word in _COMMAND_LINE):
+            return frozenset()
+        called = (values[value.args[0]] for value in values if value.op == "call" and value.block in own)
+        if any(each.op == "closure" and not each.data.endswith(".<class>") for each in called):
+            return frozenset()
+        importing = (user for user, _ in self.mentions(unit) if user.module is not module and not is_test(user.path))
+        return own if any(importing) else frozenset()
+
+    def mentions(self, unit: Unit) -> Iterator[tuple[Unit, int]]:
+        """The units from which a unit is come to, with the values that mention it: `_UNSAID` where none does."""
         outer, name = unit.outer, unit.name
         if unit.code.kind == "module":
             name = unit.module.name.rpartition(".")[2]
-        elif outer is not None and outer.code.kind == "class" and self._may_be_hook(outer.cls, name):
-            yield outer
+        elif outer is not None and self.is_hook(unit):
+            yield outer, _UNSAID
             return
         for each in self.flow.mentions.units(name):
-            if not _is_inside(each, unit) and any(
-                self._may_mean(each, n, unit, name) for n in range(len(each.code.values))
-            ):
-                yield each
+            if not _is_inside(each, unit) and not self._is_of_tests(each):
+                trials = self._trials(each) if unit.code.kind != "module" else ()
+                for number in range(len(each.code.values)):
+                    if each.code.values[number].block not in trials and self._may_mean(each, number, unit, name):
+                        yield each, number
         if unit.code.kind == "class" and unit.cls is not None:
-            yield from (body for below in unit.cls.subclasses if (body := self.flow.body_of(below)) is not None)
+            yield from (
+                (body, _UNSAID) for below in unit.cls.subclasses if (body := self.flow.body_of(below)) is not None
+            )
 
-    def _may_be_hook(self, cls: ClassDef | None, name: str) -> bool:
-        """Whether Python or a library may call a method without the project speaking of it."""
-        special = name.startswith("__") and name.endswith("__")
-        return special or cls is None or any(base not in PLAIN_BASES for base in cls.external_bases)
+    @staticmethod
+    def _is_of_tests(unit: Unit) -> bool:
+        """Whether a unit is of a test that is no program: what only tests run nobody else does."""
+        return is_test(unit.path) and b"__main__" not in unit.module.source.data
+
+    def is_hook(self, unit: Unit) -> bool:
+        """Whether Python or a library may call a method without the project speaking of it: one that all objects have,
+        or objects of a base outside the project."""
+        if unit.outer is None or unit.outer.code.kind != "class":
+            return False
+        cls = unit.outer.cls
+        if unit.name.startswith("__") and unit.name.endswith("__") or cls is None:
+            return True
+        bases = [base for base in cls.external_bases if base not in PLAIN_BASES]
+        return any(not is_known(base) or dispatched(base, unit.name) for base in bases) or (
+            bool(bases) and unit.name in of_libraries()
+        )
 
     def _may_mean(self, user: Unit, number: int, unit: Unit, name: str) -> bool:
         """Whether an instruction may speak of a unit of that name, as far as is known of which object it asks."""
         value = user.code.values[number]
-        if value.op.startswith("store_") or value.op in _NAMING or name not in words_of((value.data,)):
+        if value.op.startswith("store_") or value.op in _NAMING or not _names(value, name):
             return False
         if value.op == "closure":
             return self._is_taken(user, number)
@@ -156,41 +290,78 @@ class Usage:
     def _is_taken(self, user: Unit, number: int) -> bool:
         """Whether what is defined or imported here, decorated or not, is more than given its name."""
         values = user.code.values
-        users = [each for each in user.users.get(number) if values[each].op not in _NAMED]
+        trials = self._trials(user)
+        users = [n for n in user.users.get(number) if values[n].op not in _NAMED and values[n].block not in trials]
         return any(values[each].data != _DECORATING or self._is_taken(user, each) for each in users)
 
     def _may_have(self, user: Unit, number: int, unit: Unit) -> bool:
-        """Whether an object may be one whose attribute a unit is, as the file tells it by itself."""
+        """Whether an object may be one whose attribute a unit is, as the file tells it by itself, else as the flow."""
         value, outer = user.code.values[user.root(number)], unit.outer
         symbol = self.flow.symbol(user, value) if value.op in ("name", "import") else None
         own = user.cls if value.op == "param" and user.is_receiver(user.root(number)) else symbol
         if isinstance(own, ClassDef):
-            below = (own, *own.descendants())
-            return outer is not None and outer.cls in {above for each in below for above in (each, *each.mro)}
-        return not isinstance(own, External | Method)
+            return outer is not None and _may_be_of(own, outer.cls)
+        if isinstance(own, External | Method):
+            return False
+        if outer is None or outer.cls is None or isinstance(own, Module):
+            return True
+        if isinstance(own, Value) and self._is_made_outside(own):
+            return False
+        held = Place(self.flow, user, number).closed.each
+        return not held or any(_may_give(o, outer.cls) for o in held)
+
+    def _is_made_outside(self, variable: Value) -> bool:
+        """Whether libraries make all that a variable of a file holds, of nothing that is the project's."""
+        rows = [
+            (unit, value.args[0])
+            for unit in self.flow.whole_units(variable.module)
+            for value in unit.code.values
+            if value.op == "store_global" and value.data == variable.name
+        ]
+        return bool(rows) and not self.flow.stores.writers(variable.name) and all(map(self._is_call_outside, rows))
+
+    def _is_call_outside(self, row: tuple[Unit, int]) -> bool:
+        unit, number = row
+        values = unit.code.values
+        call = values[unit.root(number)]
+        if call.op != "call":
+            return False
+        callee, *given = (Place(self.flow, unit, each) for each in call.args)
+        plain = all(each.value.op == "const" or each.value.data == "__name__" for each in given)
+        return plain and bool(callee.closed.each) and all(o[0] == "ext" for o in callee.closed.each)
 
 
-def _passed_by(around: list[Unit], line: int) -> str:
-    """Whether no way through a function comes to a line: behind `raise`, under a condition that never holds."""
-    unit = max(around, key=lambda each: (each.code.kind != "module", each.code.at[0]), default=None)
-    if unit is None:
-        return ""
-    blocks = {value.block for value in unit.code.values if value.at[0] == line and value.op != "undefined"}
-    return "no way through the function leads there" if blocks and blocks.isdisjoint(_reached(unit.code)) else ""
+def _may_give(o: Obj, cls: ClassDef) -> bool:
+    """Whether what is known of an object lets it have what a class gives."""
+    if o[0] in _OWN:
+        return _may_be_of(o[1], cls)
+    return o[0] not in _OTHERS and not (o[0] == "made" and o[1].partition(".")[0] in _PLAIN_MODULES)
 
 
-def _reached(code: Code) -> set[int]:
-    """The blocks to which some way leads, going by conditions that are constants."""
-    found, queue = {0}, [0]
-    while queue:
-        block = code.blocks[queue.pop()]
-        following = [*block.successors(), *block.handlers]
-        if block.end[0] == "branch" and (test := code.values[block.end[1]]).op == "const":
-            following = [block.end[2 if test.data else 3], *block.handlers]
-        fresh = [each for each in following if each not in found]
-        found.update(fresh)
-        queue += fresh
-    return found
+def _may_be_of(own: ClassDef, cls: ClassDef | None) -> bool:
+    """Whether an object of a class, or of one below it, may have what another class gives."""
+    below = (own, *own.descendants())
+    return cls in {above for each in below for above in (each, *each.mro)}
+
+
+def _names(value: Instruction, name: str) -> bool:
+    """Whether an instruction has a name in it: a text where it is a name, or a path to it, and no prose."""
+    if value.op == "const" and isinstance(value.data, str) and not _PATH.fullmatch(value.data):
+        return False
+    return name in words_of((value.data,))
+
+
+def _under_main(unit: Unit) -> frozenset[int]:
+    """The blocks of a file that only run where it is started itself."""
+    code = unit.code
+    for number, block in enumerate(code.blocks):
+        test = code.values[block.end[1]] if block.end[0] == "branch" else None
+        if test is not None and test.op == "compare" and test.data == "Eq":
+            words = {code.values[each].data for each in test.args}
+            if words == {"__name__", "__main__"}:
+                leads = unit.control.leads
+                return frozenset(b for b in range(len(code.blocks)) if leads(b, number, block.end[2]))
+    return frozenset()
 
 
 def _called(unit: Unit) -> str:

@@ -66,6 +66,14 @@ def _can_be_installed(folder: str) -> bool:
     return any(os.path.isfile(os.path.join(folder, name)) for name in _INSTALLED)
 
 
+@cache
+def is_installed(path: str) -> bool:
+    """Whether a file, given by its absolute path, is of a package that can be installed."""
+    return _can_be_installed(_root_of(os.path.dirname(path))) or _can_be_installed(
+        os.path.dirname(_root_of(os.path.dirname(path)))  # `src/`
+    )
+
+
 def locate(path: str) -> Location:
     """The location of a file given by its absolute path."""
     folder, file = os.path.split(path)

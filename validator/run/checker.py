@@ -23,7 +23,7 @@ from validator.errors import UsageError, told
 from validator.facts.model import FileFacts, Problem
 from validator.files.discovery import Entry, Globs
 from validator.files.languages import language
-from validator.finding import Finding, Fix, is_finding
+from validator.finding import SEVERITIES, Finding, Fix, is_finding
 from validator.project import Project
 from validator.rule import LoadedRule
 from validator.run.beside import Lifeline, Shared, beside, uninterrupted
@@ -454,7 +454,7 @@ def _project_findings(project: Project, records: dict[str, Record], run: Check, 
 
 
 def _by_use(findings: list[Finding], project: Project, run: Check, errors: list[str]) -> list[Finding]:
-    """The findings, those as notes that stand where nobody who runs the project comes to. Files that were named one by
+    """The findings, less severe where they stand where nobody who runs the project comes to. Files that were named one by
     one do not show who uses them."""
     if not run.whole:
         return findings
@@ -467,9 +467,10 @@ def _by_use(findings: list[Finding], project: Project, run: Check, errors: list[
         if finding.code in _BY_ITSELF and not is_test(finding.path):
             return finding
         idle = project.analysis(Usage).idle(finding.path, finding.span.line)
-        return (
-            finding._replace(severity="note", help=f"{finding.help} (a note, for {idle})".strip()) if idle else finding
-        )
+        if idle is None or SEVERITIES.index(finding.severity) >= SEVERITIES.index(idle.severity):
+            return finding
+        help = f"{finding.help} (a {idle.severity}, for {idle.why})".strip()
+        return finding._replace(severity=idle.severity, help=help)
 
     try:
         return [judged(finding) for finding in findings]

@@ -43,6 +43,12 @@ def is_known(base: str) -> bool:
     return any(each in _known("packages") for each in above)
 
 
+def dispatched(base: str, name: str) -> bool:
+    """Whether a class of a library calls methods of a name that it puts together (`visit_Call`)."""
+    starts = _table()["dispatched"].get(base.removesuffix("[]").partition(".")[0], "").split()
+    return name.startswith(tuple(starts))
+
+
 @cache
 def _known(kind: str) -> frozenset[str]:
     return frozenset(_table()["bases"][kind].split())
