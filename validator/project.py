@@ -182,8 +182,11 @@ class Project:
             else:
                 known = within or self.finder.file(path) is not None or self.finder.on_disk(path)
                 others.append(Unknown(name) if known else Missing(name, None))
-        if not modules and (space := self.finder.in_namespace([top, *rest])) is not None:
-            modules = [module] if (module := self.module_at(space)) is not None else []
+        if not modules:
+            # also a folder beside a program, which may be started there, where a package further up bears its name
+            space = self.finder.in_namespace([top, *rest]) or self.finder.beside([top, *rest], file)
+            module = self.module_at(space) if space is not None else None
+            modules = [module] if module is not None else []
         return modules + sorted(others, key=lambda each: isinstance(each, Missing))
 
     def _beside_script(self, importer: Module, parts: list[str]) -> str | None:

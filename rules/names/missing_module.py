@@ -92,6 +92,17 @@ def make(agent):
 )
 
 CORRECT = (
+    # a folder beside the program bears the name of a package further up
+    """# file: utils/__init__.py
+# file: utils/rouge.py
+# file: examples/scripts/utils/dedup.py
+def deduplicate(rows):
+    return set(rows)
+# file: examples/scripts/dedup_all.py
+from utils.dedup import deduplicate
+
+print(deduplicate([1, 1]))
+""",
     # files for the package of another project; a compiled module
     """# file: rl/__init__.py
 # file: rl/nccl.py

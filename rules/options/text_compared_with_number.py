@@ -117,6 +117,27 @@ class Trainer:
 )
 
 CORRECT = (
+    # how often a text was counted
+    """
+import os
+from collections import Counter
+
+class Builder:
+    def __init__(self):
+        self.symbols = Counter()
+
+    def add(self, *symbols):
+        self.symbols.update(symbols)
+
+    def build(self, pad="<pad>", eos=os.environ.get("EOS", "</s>")):
+        if self.symbols[pad] == 0:
+            self.add(pad)
+        if self.symbols[eos] == 0:
+            self.add(eos)
+        return self.symbols
+
+Builder().build()
+""",
     """
 import os
 

@@ -42,3 +42,20 @@ def test_projects_of_a_collection_do_not_import_each_other(tree: Path, mark: str
 def test_what_is_installed_together_is_one_project(tree: Path) -> None:
     write(tree, "vit/requirements.txt", "pyproject.toml")
     assert tops(tree, "vit/down/train.py") == ["detection/mmdet"]
+
+
+def test_an_import_through_a_symbolic_link(tmp_path: Path) -> None:
+    for name, text in (
+        ("utils.py", ""),
+        ("common/utils.py", "log = 1\n"),
+        ("demo/app/backend.py", "from utils import log\n"),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "demo/app/utils.py").symlink_to("../../common/utils.py")
+    names = ("utils.py", "common/utils.py", "demo/app/backend.py")
+    project = Project([SourceFile(name, str(tmp_path / name)) for name in names], Config(root=str(tmp_path)))
+    backend = next(module for module in project.modules.values() if module.name == "backend")
+    assert project.lookup(backend.top, "log") == Value(
+        next(m for m in project.modules.values() if "common" in m.path), "log"
+    )

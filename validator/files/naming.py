@@ -101,6 +101,7 @@ class Finder:
                 self.folders.add(folder)
                 folder = os.path.dirname(folder)
         self._tops: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._targets: dict[str, str] = {}  # where what is no file of the run leads: a link to one
         self._spaces: dict[str, dict[str, None]] = {}  # name -> folders above packages that bear it
         for root in self.roots:
             while os.path.dirname(root) != root:
@@ -128,7 +129,7 @@ class Finder:
             if _is_package(root):
                 pass  # a package is no place that names are looked up in
             elif (
-                candidate in self.by_path
+                self.file(candidate) is not None
                 or candidate in self.folders
                 and candidate != folder
                 and _is_package(candidate)
@@ -199,7 +200,10 @@ class Finder:
 
     def file(self, path: str) -> str | None:
         """The file of the run that is the module or package at `path` (without suffix)."""
-        return self.by_path.get(path)
+        found = self.by_path.get(path)
+        if found is None and path not in self._targets:
+            self._targets[path] = _target(path)
+        return found if found is not None else self.by_path.get(self._targets[path])
 
     def on_disk(self, path: str) -> bool:
         """Whether something that may be a module lies at `path`: not read in this run, compiled, a namespace."""
@@ -210,6 +214,15 @@ class Finder:
             entry.partition(".")[0] == stem and not entry.endswith((".md", ".txt", ".sh", ".yaml", ".json"))
             for entry in _listing(folder)
         )
+
+
+def _target(path: str) -> str:
+    """The path (without suffix) of the module or package to which a symbolic link at a path leads; else the path."""
+    folder, stem = os.path.split(path)
+    for name in (f"{stem}.py", stem):
+        if name in _listing(folder):
+            return os.path.realpath(os.path.join(folder, name)).removesuffix(".py")
+    return path
 
 
 @cache

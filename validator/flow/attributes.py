@@ -318,7 +318,8 @@ def _of_super(at: Evaluation, o: Obj, name: str) -> Val:
     for base in cls.mro[1:]:
         if name in base.methods:
             unit = at.flow.unit_of(base.methods[name])
-            if unit is not None and _is_of_class(at.unit) and not _is_of_class(unit):
+            unbound = base.methods[name].facts.is_static
+            if unit is not None and (unbound or _is_of_class(at.unit) and not _is_of_class(unit)):
                 return obj("unit", unit)  # in a class method `super()` is bound to the class: what it has is not bound
             return obj("bound", unit, receiver) if unit is not None else UNKNOWN
     return _of_library(at, cls.external_bases[0], name) if cls.external_bases else UNKNOWN

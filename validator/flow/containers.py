@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from validator.definitions import Module
 from validator.definitions import Value as Variable
-from validator.flow.values import Val, bare, obj, sequence
+from validator.flow.values import UNKNOWN, Val, bare, obj, sequence
 from validator.ir import Value
 
 if TYPE_CHECKING:
@@ -24,7 +24,8 @@ class Filled(NamedTuple):
     """Where a unit puts something into an attribute or a global variable that is a container.
 
     `owner`: the value whose attribute the container is, or the module whose variable it is. `added`: the value that is
-    put in, as an element of a list (`listed`) or as it is; `keys`: under which keys, the innermost first.
+    put in, as an element of a list (`listed`) or as it is; `keys`: under which keys, the innermost first. `counted`: what
+    is put in may as well be keys: of a set, or of a `Counter`.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Filled(NamedTuple):
     added: int
     listed: bool
     keys: tuple[int, ...]
+    counted: bool = False
 
 
 def filled(unit: Unit) -> list[Filled]:
@@ -44,7 +46,8 @@ def filled(unit: Unit) -> list[Filled]:
             found.append(_into(unit, owner, added, False, (key,)))
         elif value.op == "call" and len(value.args) > 1 and value.args[0] in growing:
             callee = values[value.args[0]]
-            found.append(_into(unit, callee.args[0], value.args[-1], callee.data not in _WHOLE, ()))
+            row = _into(unit, callee.args[0], value.args[-1], callee.data not in _WHOLE, ())
+            found.append(row._replace(counted=callee.data == "update") if row is not None else None)
     return [row for row in found if row is not None]
 
 
@@ -78,11 +81,19 @@ def _outer(values: list[Value], value: Value) -> tuple[int, int] | None:
 
 def fillings(at: Evaluation) -> Iterator[Filling]:
     """What a unit puts into attributes and global variables that are containers."""
-    for name, owner, added, listed, keys in at.unit.filled:
+    for name, owner, added, listed, keys, counted in at.unit.filled:
         content = sequence(at.vals[added]) if listed else at.vals[added]
+        if counted and (content.of("tuple") or content.of("seq") or _is_listed(at.unit, added)):
+            content = Val(content.objs | obj("dict", (), UNKNOWN).objs, content.v, content.n, content.p, content.state)
         for key in keys:
             content = _keyed(at, key, content)
         yield name, at.vals[owner] if isinstance(owner, int) else obj("module", owner), bare(content)
+
+
+def _is_listed(unit: Unit, number: int) -> bool:
+    """Whether a value is what callers pass by position: `*rows`."""
+    value = unit.code.values[unit.root(number)]
+    return value.op == "param" and unit.code.params[value.data[0]][1] == "*"
 
 
 def _keyed(at: Evaluation, key: int, content: Val) -> Val:

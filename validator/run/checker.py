@@ -454,8 +454,8 @@ def _project_findings(project: Project, records: dict[str, Record], run: Check, 
 
 
 def _by_use(findings: list[Finding], project: Project, run: Check, errors: list[str]) -> list[Finding]:
-    """The findings, less severe where they stand where nobody who runs the project comes to. Files that were named one by
-    one do not show who uses them."""
+    """The findings, less severe where they stand where nobody who runs the project comes to. Files that were named one
+    by one do not show who uses them."""
     if not run.whole:
         return findings
     from validator.analysis.usage import Usage

@@ -602,6 +602,76 @@ def build(args, strategy):
     head = make_head(args, strategy)
     return Model(head, args)
 """,
+    # a decorator that gives a class another base
+    """\
+class State:
+    def get_state(self, key):
+        return self.states[key]
+
+
+def with_state(cls):
+    cls.__bases__ = (State, *(base for base in cls.__bases__ if base is not State))
+    return cls
+
+
+class Part:
+    pass
+
+
+@with_state
+class Decoder(Part):
+    def __init__(self, strategy):
+        self.strategy = strategy
+
+
+class LSTMDecoder(Decoder):
+    def step(self):
+        return self.get_state("hidden")
+
+
+LSTMDecoder(None).step()
+""",
+    # a static method of a base gets no object, whoever `super` is given
+    """\
+class Base:
+    @staticmethod
+    def add_args(parser):
+        parser.add_argument("--strategy")
+
+
+class Model(Base):
+    @staticmethod
+    def add_args(parser):
+        super(Model, Model).add_args(parser)
+        parser.add_argument("--size")
+
+
+def main(parser):
+    Model.add_args(parser)
+""",
+    # what a base is passed, and changes, is annotated as the base needs it
+    """\
+class Config:
+    def __init__(self, size):
+        self.size = size
+
+
+class Task:
+    def __init__(self, cfg: Config):
+        if cfg.size is None:
+            cfg.size = 1
+        self.cfg = cfg
+
+
+class Translation(Task):
+    def __init__(self, args):
+        super().__init__(args)
+        self.languages = args.languages
+
+
+def main(args, strategy):
+    return Translation(args)
+""",
     # two functions that pass the object to each other give it its members
     """\
 def outer(target, values, depth):

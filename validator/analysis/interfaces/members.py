@@ -82,7 +82,22 @@ class Members:
             return False
         if any(each.adds_more_than(_PLAIN) or not self._is_kept_by_decorators(each) for each in cls.mro):
             return False
+        if not self._given_bases.isdisjoint(cls.mro):
+            return False
         return all(self._lists_own(each) for each in cls.mro)
+
+    @cached_property
+    def _given_bases(self) -> frozenset[ClassDef]:
+        """The classes that code gives other bases than those with which they are defined: a decorator, say."""
+        units = map(self.flow.unit_of, self.flow.stores.writers("__bases__"))
+        places = (
+            Place(self.flow, unit, value.args[0])
+            for unit in units
+            if unit is not None
+            for value in unit.code.values
+            if value.op == "store_attr" and value.data == "__bases__"
+        )
+        return frozenset(o[1] for place in places for o in place.closed.of("class"))
 
     def _is_kept_by_decorators(self, cls: ClassDef) -> bool:
         """Whether the decorators of a class give the class itself back: a registry, say."""

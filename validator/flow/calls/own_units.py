@@ -122,6 +122,9 @@ def _changed_arguments(at: Evaluation, number: int, unit: Unit, argument: Callab
         known = 0 <= position < len(names) and names[position] is not None
         out = at.flow.part(("unit", unit), ("outs", position)) if known else ()
         if out:
+            said = objects_of(at.flow.parameters.declared(unit, unit.code.params[position][0]))
+            if said & out.objs and out is not NOT_YET:  # what it is passed is not what the parameter is declared to be
+                out = Val(out.objs - said, out.v, out.n, out.p, out.state)
             at.steps[number, place] = steps_since(out.state, position)
             at.after[number, place] = partial(_left_of, now=instantiated(out, argument))
 
