@@ -1,8 +1,8 @@
 """A name in `__all__` that the module does not have.
 
 What it does
-    Reports a string of a literal `__all__` that the module neither binds nor has as a submodule. A note where the
-    module is no package and nothing imports `*` from it.
+    Reports a string of a literal `__all__` that the module neither binds nor has as a submodule. Where nothing imports
+    `*` from the module it is a warning of a package that can be installed, whose users may do so, and else a note.
 
 Why is this bad
     `from package import *` raises AttributeError, and whoever trusts the list imports a name that is not there:
@@ -17,8 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.errors import nearest
-from validator.finding import Finding
-from validator.project import Missing, Project
+from validator.files.naming import is_installed
+from validator.finding import Finding, Severity
+from validator.project import Missing, Module, Project
 from validator.rule import Rule
 
 RULE = Rule("MP203", "exports-nothing", "error", stable_since="0.1.0", tokens=("__all__",))
@@ -29,7 +30,6 @@ def check_project(project: Project) -> Iterator[Finding]:
         for name, at in module.facts.exports or ():
             imported = module.facts.names.get(name) == "import"  # an import that fails is reported where it stands
             if not imported and isinstance(module.member(name), Missing):
-                given = module.path.endswith("__init__.py") or module.name.rpartition(".")[2] in project.starred
                 choices = [n for n in module.facts.names if n != "__all__"]
                 yield RULE.finding(
                     module.path,
@@ -37,8 +37,15 @@ def check_project(project: Project) -> Iterator[Finding]:
                     f"`__all__` lists `{name}`, which the module does not define",
                     help=f"take it off the list, or define or import it{nearest(name, choices)}",
                     context=name,
-                    severity=RULE.severity if given else "note",
+                    severity=_severity(project, module),
                 )
+
+
+def _severity(project: Project, module: Module) -> Severity:
+    """How grave it is: whether anybody imports all names."""
+    if module.name.rpartition(".")[2] in project.starred:
+        return RULE.severity
+    return "warning" if module.is_package and is_installed(module.source.absolute) else "note"
 
 
 INCORRECT = (

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from validator.definitions import Value
 from validator.files.naming import Finder, forget
+from validator.project import Project
+from validator.run.config import Config
+from validator.source import SourceFile
 
 
 def tops(root: Path, importer: str) -> list[str]:

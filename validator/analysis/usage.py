@@ -70,7 +70,7 @@ class Usage:
         module = self._by_path.get(path)
         around = list(self._around(module, line)) if module is not None else []
         unused = [unit for unit in around if not self._is_used(unit)] if self.has_programs else []
-        if unused and all(map(self.is_for_users, unused)):
+        if unused and all(map(self._is_shown, unused)):
             return Idle("warning", f"nothing in the project uses `{_called(unused[0])}`, only who installs it may")
         if unused:
             return Idle("note", f"nothing in the project uses `{_called(unused[0])}`")
@@ -160,12 +160,30 @@ class Usage:
         private = any(name.startswith("_") and not name.endswith("__") for name in names)
         return top.code.kind != "module" and not private and (top.module, top.name) in self._exported
 
+    def _is_shown(self, unit: Unit) -> bool:
+        """Whether users are shown a unit that is there for them: the outermost package gives it, or a test uses it."""
+        top = unit
+        while top.outer is not None and top.outer.code.kind != "module":
+            top = top.outer
+        if not self.is_for_users(unit):
+            return False
+        tested = any(is_test(each.path) for each in self.flow.mentions.naming(unit.name))
+        return tested or (top.module, top.name) in self._exported_first
+
+    @cached_property
+    def _exported_first(self) -> frozenset[tuple[Module, str]]:
+        return self._given(is_outermost=True)
+
     @cached_property
     def _exported(self) -> frozenset[tuple[Module, str]]:
-        """What the packages of a project that can be installed give to others in their own files."""
-        packages = (m for m in self.project.modules.values() if m.path.endswith("__init__.py"))
+        return self._given(is_outermost=False)
+
+    def _given(self, is_outermost: bool) -> frozenset[tuple[Module, str]]:
+        """What the packages, or the outermost ones, of a project that can be installed give to others in their own
+        files."""
+        packages = (m for m in self.project.modules.values() if m.is_package and not (is_outermost and "." in m.name))
         given = [(m, name) for m in packages if is_installed(m.source.absolute) for name in m.facts.names]
-        given += [(module, name) for module, _ in given for name in self._starred(module)]
+        given += [(module, name) for module in dict.fromkeys(m for m, _ in given) for name in self._starred(module)]
         symbols = [module.member(name) for module, name in given]
         return frozenset((each.module, each.name) for each in symbols if isinstance(each, Method | ClassDef))
 

@@ -24,8 +24,8 @@ class Filled(NamedTuple):
     """Where a unit puts something into an attribute or a global variable that is a container.
 
     `owner`: the value whose attribute the container is, or the module whose variable it is. `added`: the value that is
-    put in, as an element of a list (`listed`) or as it is; `keys`: under which keys, the innermost first. `counted`: what
-    is put in may as well be keys: of a set, or of a `Counter`.
+    put in, as an element of a list (`listed`) or as it is; `keys`: under which keys, the innermost first. `counted`:
+    what is put in may as well be keys: of a set, or of a `Counter`.
     """
 
     name: str
