@@ -8,11 +8,15 @@ What it does
     the rank that leaves one writer, and with `is_main_process=`; a test of a single mesh coordinate leaves a writer in
     each other group. Also reports what removes a folder or a file (`shutil.rmtree`, `os.remove`) in a program that has
     set up its process group, on all ranks, where nothing takes the error (`ignore_errors=True`, `except`) and the path
-    does not tell the rank. Silent in demonstrations and tests.
+    does not tell the rank. Silent in demonstrations and tests, in a group of one process, and where ranks have changed
+    into folders of their own. A note where nothing shows that the writers harm each other: that what they write differs
+    between ranks, that a rank reads the file before all have written it, or that only the first can do it at all (an
+    upload, `os.rename`, `os.symlink`).
 
 Why is this bad
-    Many writers of one file: truncated files, failed uploads, and on a hard-mounted NFS share writers that wait for
-    each other for ever. Of those that remove one folder the quick one wins; the others raise FileNotFoundError.
+    Many writers of one file: the last one's numbers are kept, others read a file that was just truncated, uploads fail,
+    and on a hard-mounted NFS share writers wait for each other for ever. Of those that remove one folder the quick one
+    wins; the others raise FileNotFoundError.
 
 References
     https://huggingface.co/docs/accelerate/concept_guides/deferring_execution
@@ -26,7 +30,8 @@ from collections.abc import Iterator
 from validator.domains.axes import NODE, WORLD
 from validator.domains.spmd import only
 from validator.effects.divergence import Divergences
-from validator.effects.files import Files
+from validator.effects.files import Access, Files, reaches
+from validator.effects.trace import Traces
 from validator.finding import Finding, Related
 from validator.flow.program.answers import Operation
 from validator.flow.program.unit import Unit
@@ -72,27 +77,81 @@ _HELP = "let the first rank of the job write, and place a barrier behind it for 
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries, traces = project.analysis(Queries), project.analysis(Divergences).traces
+    accesses = project.analysis(Files).accesses
     anchors: dict[Unit, Place | None] = {}
-    for place in sorted(_writes(project, queries), key=lambda p: (p.unit.path, p.at)):
+    apart = _in_own_folders(queries)
+    for place, is_remote in sorted(_writes(accesses, queries), key=lambda row: (row[0].unit.path, row[0].at)):
         unit = place.unit
-        if unit not in traces.effectful or is_aside(unit.path) or _excused(place):
+        if unit not in traces.effectful or is_aside(unit.path) or _excused(place) or (unit in apart and not is_remote):
             continue
         if unit not in anchors:
             anchors[unit] = _by_all(unit, queries)
         anchor = anchors[unit]
         if anchor is not None:
-            name = place.operand(0).text
+            name, run = place.operand(0).text, _name(anchor)
+            harmful = is_remote or _is_done_once(place) or _differs(place) or _is_read(traces, place, accesses)
             yield RULE.finding(
                 unit.path,
                 place.at,
-                f"`{name}` in `{unit.qualname}` writes the same files on many ranks, which all run"
-                f" `{anchor.method}` there",
+                f"`{name}`{place.where} writes the same files on many ranks, which all run `{run}` there",
                 help=_HELP,
-                related=[Related(unit.path, anchor.at[0], f"every rank calls `{anchor.method}` here")],
+                related=[Related(unit.path, anchor.at[0], f"every rank calls `{run}` here")],
                 context=f"{unit.qualname}:{name}",
+                severity=None if harmful else "note",
             )
 
     yield from _removals(queries)
+
+
+def _name(call: Place) -> str:
+    """What a call calls, for messages."""
+    return call.method or next((target.unit.name for target in call.result.sites[call.number].targets), "")
+
+
+def _is_done_once(place: Place) -> bool:
+    """Whether what a call does with files cannot be done a second time."""
+    alone = place.flow.models.files["done_once"]
+    known = any(o[0] == "ext" and o[1] in alone for o in place.operand(0).val.each)
+    again = place.argument("dirs_exist_ok")
+    return known and not place.is_tried and (again is None or again.val.is_const(False))
+
+
+def _differs(place: Place) -> bool:
+    """Whether what a call writes, or what is written later into the file that it opens, differs between ranks."""
+    queue = [each for call in _writers(place) for each in map(call.operand, range(1, len(call.value.args)))]
+    for each in queue:
+        if each.varies("rank", "member", "data"):
+            return True
+        if each.value.op in ("dict", "list", "tuple", "join"):
+            queue += [each.value_at(number) for number in each.value.args if number >= 0]
+    return False
+
+
+def _writers(place: Place) -> Iterator[Place]:
+    """A call that opens or writes a file, and the calls that are given what it opens, or are methods of that."""
+    yield place
+    queue, seen = [place], {place}
+    for held in queue:
+        for user in held.users:
+            if user.value.op == "call":
+                yield user
+            elif user.value.op in ("enter", "attr", "phi", "mut") and user not in seen:
+                seen.add(user)
+                queue.append(user)
+
+
+def _is_read(traces: Traces, place: Place, accesses: list[Access]) -> bool:
+    """Whether a rank reads the file in the same function before all others must have written it."""
+    here = [access for access in accesses if access.place.unit is place.unit]
+    written = {access.path for access in here if access.kind == "write" and access.place == place}
+    reads = (access.place for access in here if access.kind == "read" and access.path in written)
+    return any(reaches(traces, place.unit, place.number, read.number) for read in reads)
+
+
+def _in_own_folders(queries: Queries) -> frozenset[Unit]:
+    """What runs in programs in which each rank changes into a folder of its own."""
+    changing = {call.unit for call in queries.calls("os.chdir") if call.operand(1).varies("rank", "member")}
+    return frozenset(queries.reached(queries.reaching(changing))) if changing else frozenset()
 
 
 def _removals(queries: Queries) -> Iterator[Finding]:
@@ -125,9 +184,10 @@ def _takes_errors(call: Place) -> bool:
     return named or ignoring is not None and not ignoring.val.is_const(False)
 
 
-def _writes(project: Project, queries: Queries) -> Iterator[Place]:
-    """Calls that write what is the same on all ranks, where tests of the rank leave more than one."""
-    for access in project.analysis(Files).accesses:
+def _writes(accesses: list[Access], queries: Queries) -> Iterator[tuple[Place, bool]]:
+    """Calls that write what is the same on all ranks, where tests of the rank leave more than one, and whether they
+    write to remote storage."""
+    for access in accesses:
         place = access.place
         called = place.result.sites.get(place.number)
         if (
@@ -143,7 +203,7 @@ def _writes(project: Project, queries: Queries) -> Iterator[Place]:
             continue
         told = (test.varies("rank", "member") or any(map(_ALONE.search, test.words)) for test in place.tests)
         if not any(told):
-            yield place
+            yield place, False
     for place in queries.named("save_pretrained", "copy", "put", *_REMOTE):
         receiver = place.receiver
         if receiver is None or _leaves_one(place) or not place.value.data.names or _is_own(place):
@@ -153,7 +213,7 @@ def _writes(project: Project, queries: Queries) -> Iterator[Place]:
             continue
         if place.method in ("copy", "put") and not any("hdfs" in word for word in receiver.words):
             continue
-        yield place
+        yield place, place.method != "save_pretrained"
 
 
 def _is_unwrapped(model: Place) -> bool:
@@ -183,9 +243,10 @@ def _by_all(unit: Unit, queries: Queries) -> Place | None:
     own = (place for place in calls if any(o.name not in _OF_ONE for o in place.operations))
     below = (place for place in calls if place.value.op == "call" and any(_met(place)))
     found = next(own, None) or next(below, None)
-    if found is not None and all(o.row.groupless for o in (*found.operations, *_met(found))):
-        return found if _has_ranks(unit, queries) else None
-    return found
+    if found is None:
+        return None
+    groupless = all(o.row.groupless for o in (*found.operations, *_met(found)))
+    return found if _has_ranks(unit, queries, groupless) else None
 
 
 def _met(call: Place) -> Iterator[Operation]:
@@ -195,16 +256,25 @@ def _met(call: Place) -> Iterator[Operation]:
             yield operation
 
 
-def _has_ranks(unit: Unit, queries: Queries) -> bool:
-    """Whether the programs that come to a unit have several processes, as far as is known: they set up a process
-    group, or issue a collective that does not do without one. A unit that nobody calls may run anywhere."""
+def _has_ranks(unit: Unit, queries: Queries, groupless: bool) -> bool:
+    """Whether the programs that come to a unit have several processes, as far as is known: where all that it meets in
+    is `groupless`, they set up a process group, or issue a collective that does not do without one. A unit that nobody
+    calls may run anywhere; nobody else is in a group that is set up with one process."""
     callers = queries.reaching([unit])
-    if callers == {unit}:
-        return True
     run = queries.reached(callers)
-    set_up = {call.unit for call in queries.calls(*queries.flow.models.ranks["setup"])}
+    setting = [call for call in queries.calls(*queries.flow.models.ranks["setup"]) if call.unit in run]
+    if setting and all(map(_is_of_one, setting)):
+        return False
+    if not groupless or setting or callers == {unit}:
+        return True
     sites = (site for each in run for site in queries.flow.result(each).sites.values())
-    return not set_up.isdisjoint(run) or any(not o.row.groupless for site in sites for o in site.operations)
+    return any(not o.row.groupless for site in sites for o in site.operations)
+
+
+def _is_of_one(setting: Place) -> bool:
+    """Whether a process is told that it is alone in the group that it sets up."""
+    size = setting.argument("world_size", 3)
+    return size is not None and size.closed.is_const(1)
 
 
 def _excused(place: Place) -> bool:
@@ -298,6 +368,28 @@ def main(out, lock):
 ]
 
 CORRECT = [
+    # each in a folder of its own; a group of one process
+    """
+import json
+import os
+import torch.distributed as dist
+
+def main(settings):
+    dist.init_process_group("nccl")
+    os.chdir(f"run_{dist.get_rank()}")
+    with open("settings.json", "w") as file:
+        json.dump(settings, file)
+    dist.barrier()
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def main(model):
+    dist.init_process_group("gloo", rank=0, world_size=1)
+    dist.barrier()
+    torch.save(model.state_dict(), "model.pt")
+""",
     # a name that a function makes of the rank; an actor whose class is handed on
     """
 import ray

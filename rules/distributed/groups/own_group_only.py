@@ -3,7 +3,8 @@
 What it does
     Reports `new_group(ranks)` where the list is another one on each rank (`range(first, first + size)` with `first`
     computed from the rank), and all ranks come there. Silent with `use_local_synchronization=True`, with which the
-    members alone make their group, and where the list is the whole job's.
+    members alone make their group, where the list is the whole job's, and where it has one rank: nobody else reads
+    the keys of a group of one member.
 
 Why is this bad
     `new_group` is a collective of the whole job: every rank must call it for every group, in the same order, also for
@@ -46,6 +47,9 @@ def check_project(project: Project) -> Iterator[Finding]:
 def _differs(ranks: Place) -> bool:
     """Whether a list is surely another one on each rank."""
     value = ranks.closed
+    lists = value.of("tuple")
+    if lists and all(len(o[1]) == 1 for o in lists):
+        return False
     return any(cause.kind == "rank" and cause.sure and not cause.some for cause in value.v | value.n)
 
 
@@ -69,6 +73,17 @@ class Mesh:
 ]
 
 CORRECT = [
+    # a group of each rank alone
+    """
+import torch.distributed as dist
+
+def alone(known, ranks=None):
+    if ranks is None:
+        ranks = [dist.get_rank()]
+    if tuple(ranks) not in known:
+        known[tuple(ranks)] = dist.new_group(ranks=ranks)
+    return known[tuple(ranks)]
+""",
     """
 import torch.distributed as dist
 
