@@ -63,25 +63,28 @@ class Divergence(NamedTuple):
     conditional: bool  # whether it needs a shared condition to be so
     block: int
     asks: bool  # whether the condition itself asks for the rank, or for a number of the rank's own
+    turns: bool = False  # whether ranks take the rounds of a loop in turns: as many each, if they divide evenly
 
     @property
     def kind(self) -> str:
         return "rank" if any(c.kind in ("rank", "member") for c in self.causes) else "local"
 
     @property
-    def sure(self) -> bool:
-        return (
-            self.op.sure and not self.conditional and any(c.sure and sees(self.op, frozenset({c})) for c in self.causes)
-        )
+    def doubts(self) -> int:
+        """On how many facts it rests that are likely, not certain: that ranks differ here, that the call is made, that
+        a condition holds on all ranks, that not only what else may reach the branch makes ranks differ, and that rounds
+        do not divide evenly. Where ranks may not differ, it may be with just those objects whose methods issue the
+        collective."""
+        certain = any(c.sure and sees(self.op, frozenset({c})) for c in self.causes)
+        unlike = 0 if certain else 1 + self.op.among
+        return unlike + (not self.op.sure) + self.conditional + (not self.asks) + self.turns
 
     @property
     def severity(self) -> Severity:
-        """Certain, likely, or a guess: what differs only by what else may reach the condition is one less."""
-        if self.op.open:
+        """An error is certain, a warning rests on one likely fact; more make a guess."""
+        if self.op.open or self.doubts > 1:
             return "note"
-        if self.asks:
-            return "error" if self.sure else "warning"
-        return "warning" if self.sure else "note"
+        return "warning" if self.doubts else "error"
 
 
 class Report(NamedTuple):
@@ -117,6 +120,8 @@ def report(found: Divergence) -> Report:
         others = _LEAVING.get(found.other.kind, "the others return")
     else:
         others = "the others never call it"
+    if found.turns:
+        others += " in turns, and some have one more round where these do not divide evenly among the ranks"
     some = f"{where} only some ranks, told apart by {apart}, get there{through}"
     message = f"not every rank reaches `{op.name}`{group}: {some}; {others}"
     related = [Related(unit.path, line, f"the ranks part here, on {test}")]
@@ -347,7 +352,8 @@ class Divergences:
         exits = about.leaves and not about.at[0] <= op.here[0] <= about.at[2]
         arm = "then" if mine is left else "else"
         asks = self._asks(unit, unit.code.blocks[fork.block].end[1], causes)
-        return Divergence(unit, about.at, test, causes, op, other, arm, exits, conditional, fork.block, asks)
+        turns = isinstance(other, End) and other.kind == "next" and _takes_turns(unit, fork.block, self.flow)
+        return Divergence(unit, about.at, test, causes, op, other, arm, exits, conditional, fork.block, asks, turns)
 
     def _ways(self, unit: Unit, fork: Fork, causes: Causes, frame: Frame) -> tuple[Assumed, Assumed]:
         """What holds on either way out of a branch."""
@@ -442,6 +448,20 @@ def _leaves_one(test: Place, holds: bool) -> bool:
     job = all(c.axis == WORLD for c in only(rank.v, "rank"))  # what a helper gives that may be asked of a group, too
     ranks = rank.of("ordinal")
     return bool(ranks) and job and all(o in ranks or o[:2] == ("const", "int") for o in rank.each)
+
+
+def _takes_turns(unit: Unit, block: int, flow: Flow) -> bool:
+    """Whether a branch leaves each rank the rounds of a loop whose numbers have a remainder of its own: `if i % world
+    == rank`."""
+    test = Place(flow, unit, unit.code.blocks[block].end[1]).origin
+    if test.value.op != "compare" or test.value.data not in ("Eq", "NotEq"):
+        return False
+    sides = [test.operand(i).root for i in (0, 1)]
+    for side, other in (sides, sides[::-1]):
+        divided = side.value.op == "binary" and side.value.data == "Mod" and bool(only(other.likely.v, "rank"))
+        if divided and any(part.value.op == "next" for part in side.operand(0).parts):
+            return True
+    return False
 
 
 def _made_in_loop(unit: Unit, key: Key) -> bool:

@@ -185,6 +185,7 @@ class Issued(NamedTuple):
     sure: bool
     open: bool = False  # it is one only where something is sharded, and nobody knows whether that is
     once: bool = False  # only the first of such calls is one
+    among: bool = False  # a call on the way to it may run other functions of the project, which issue no collective
 
 
 class Traces:
@@ -266,8 +267,17 @@ class Traces:
             op.operation.name, axes, self._group_text(op, frame), key, unit.path, unit.at(value.at), frame.via(),
             frame.here(op.site), op.operation.sure,
             not op.operation.sure and (op.operation.row.spread is not None or op.operation.name in _OF_DTENSORS),
-            op.operation.row.once,
+            op.operation.row.once, self._is_among(frame),
         )  # fmt: skip
+
+    def _is_among(self, frame: Frame) -> bool:
+        """Whether a call on the way to a frame may run functions that issue no collective."""
+        while frame.caller is not None:
+            site = self.flow.result(frame.caller.unit).sites.get(frame.site)
+            if site is not None and any(target.unit not in self.effectful for target in site.targets):
+                return True
+            frame = frame.caller
+        return False
 
     def _argument_place(self, unit: Unit, op: Op) -> int:
         """The operand that is the group of a collective, or -1."""

@@ -97,17 +97,27 @@ def rank_at(place: Place) -> int | None:
 
 
 def _exclude(one: Place, other: Place) -> bool:
-    """Whether no run comes to both places: they stand on two ways of a branch that all ranks take alike."""
+    """Whether no run comes to both places: they stand on two ways of a branch that all ranks take alike, and that no
+    loop around both takes the other way in another round."""
     if one.unit is not other.unit:
         return False
     control, blocks = one.unit.control, one.unit.code.blocks
     ways = dict(control.settled(one.value.block))
     for branch, way in control.settled(other.value.block):
         if ways.get(branch, way) != way:
-            test = one.value_at(blocks[branch].end[1]).closed
-            if not only(truth_of(test), "rank", "member", "data", "param"):
+            test = one.value_at(blocks[branch].end[1])
+            apart = only(truth_of(test.closed), "rank", "member", "data", "param")
+            if not apart and not _changes_between_rounds(test, branch):
                 return True
     return False
+
+
+def _changes_between_rounds(test: Place, branch: int) -> bool:
+    """Whether a test at a branch may come out otherwise in another round of a loop around it."""
+    control = test.unit.control
+    inside = set(control.loops_around(branch))
+    made = (part.value for part in test.parts if part.value.op in ("next", "phi", "call", "attr"))
+    return any(not inside.isdisjoint(control.loops_around(value.block)) for value in made)
 
 
 def is_after(late: Place, early: Place) -> bool:

@@ -7,7 +7,8 @@ What it does
     reports `set_epoch` in a loop that gives the sampler the same number in every round, and a shuffling sampler whose
     loader is gone through in a loop, epoch after epoch, where `set_epoch` is called on other samplers alone, or on
     this one outside of any loop; and `set_epoch` with a number that each rank draws for itself. Silent where the
-    sampler, or its loader, goes where it cannot be followed.
+    sampler, or its loader, goes where it cannot be followed, and where each round of a loop makes a sampler with a seed
+    of that round.
 
 Why is this bad
     The order depends on seed and epoch. Without `set_epoch` every epoch shows the same batches in the same order.
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 
 from validator.finding import Finding
 from validator.flow.queries.base import Place, Queries, blocks_of
+from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.ranks.random_draws import drawn_apart, draws
 from validator.flow.queries.training.sampler_rounds import Rounds
@@ -61,6 +63,9 @@ def check_project(project: Project) -> Iterator[Finding]:
     ):
         if is_aside(place.unit.path) or not _shuffles(place) or _evaluates(place):
             continue
+        seed = place.argument("seed", 4)
+        if seed is not None and _counts_rounds(queries, seed, set()):
+            continue
         why = rounds.untold(place) if calls else "nothing in the project calls `set_epoch`"
         if why:
             yield RULE.finding(
@@ -85,6 +90,20 @@ def _is_same_each_round(call: Place) -> bool:
         return False  # each round has a sampler of its own
     known = {part.root for part in call.operand(1).parts if part.value.op != "const"}
     return all(part.value.op in ("param", "binary") and part.value.block not in inside for part in known)
+
+
+def _counts_rounds(queries: Queries, value: Place, seen: set[Place]) -> bool:
+    """Whether a value is another one in each round of a loop, in its function or where that is called."""
+    for part in value.parts:
+        if part.value.op == "next" or part.value.op == "phi" and part.value.block in part.unit.code.loops:
+            return True
+        if part.value.op == "param" and part not in seen:
+            seen.add(part)
+            for call in queries.calls_of(part.unit):
+                number = argument_of(call.unit, call.number, part.unit, part.value.data[0])
+                if number is not None and _counts_rounds(queries, call.value_at(number), seen):
+                    return True
+    return False
 
 
 def _goes_through_data(call: Place, header: int) -> bool:
@@ -199,6 +218,18 @@ class Trainer:
 ]
 
 CORRECT = [
+    # each epoch has a sampler with a seed of its own
+    """
+from torch.utils.data import DataLoader, DistributedSampler
+
+def loader_of(dataset, seed):
+    return DataLoader(dataset, sampler=DistributedSampler(dataset, seed=seed))
+
+def train(dataset, model, first):
+    for epoch in range(10):
+        for batch in loader_of(dataset, first + epoch):
+            model(batch)
+""",
     """
 import random
 from torch.utils.data import DataLoader, DistributedSampler

@@ -6,7 +6,8 @@ What it does
     stretch (`[rank * n : …]`), one of equal pieces (`np.array_split(order, world_size)[rank]`). A generator whose
     seed tells the rank is an error, also as the `seed` of a DistributedSampler; one that nothing in the project seeds
     a warning. So is what the constructor of a dataset shuffles that a DistributedSampler shares out. Silent where the
-    seed is the same on the ranks among which is divided, and where a collective makes the order equal; and for
+    seed is the same on the ranks among which is divided, where a collective makes the order equal, and where the order
+    is undone later (`argsort(order)`, `result[order] = arange(n)`): ranks move their own rows about, and back; and for
     numbers that are drawn one by one (`randn`, `randint`, `choice`): a part of independent numbers is as good as
     another.
 
@@ -26,6 +27,7 @@ from validator.domains.spmd import NONE, UNIFORM, Causes
 from validator.finding import Finding
 from validator.flow.narrowing import OBJECTS
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.ranks.random_draws import drawn_apart, orders, rows_of
 from validator.project import Project
@@ -39,6 +41,7 @@ RULE = Rule(
     tokens=("shuffle", "randperm", "permutation", "sample", "DistributedSampler"),
 )
 
+_INVERTING = frozenset({"argsort", "scatter", "scatter_", "index_copy", "index_copy_"})
 _SAMPLERS = ("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler")
 
 
@@ -53,7 +56,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         for draw in _made_of(part.operand(0)):
             apart = frozenset(c for c in _apart(draw) if any(meets(c.axis, frozenset({d.axis})) for d in divided))
-            if apart and (draw.unit.path, draw.at) not in seen:
+            if apart and (draw.unit.path, draw.at) not in seen and not _is_undone(queries, draw):
                 seen.add((draw.unit.path, draw.at))
                 yield _report(draw, apart)
 
@@ -129,6 +132,35 @@ def _changes_nothing(call: Place) -> bool:
     """Whether a call makes something of its own, and leaves what it was given as it is."""
     rows = rows_of(call)
     return bool(rows) and all(row is not None and row.result and row.mixes is None for _, row in rows)
+
+
+def _is_undone(queries: Queries, order: Place) -> bool:
+    """Whether something inverts an order: its ranks are asked for, or rows are put where it says."""
+    queue, seen = [order], {order}
+    for each in queue:
+        more: list[Place] = []
+        for user in each.users:
+            if user.value.op in ("phi", "mut"):
+                more.append(user)
+            elif user.value.op == "store_item" and user.value.args[1] == each.number:
+                return True
+            elif user.value.op == "call" and each.number != user.value.args[0]:
+                if user.method in _INVERTING:
+                    return True
+                more += _parameters(queries, user, each)
+            elif user.value.op == "attr" and user.value.data in _INVERTING and user.is_called:
+                return True
+        queue += [each for each in more if each not in seen]
+        seen.update(more)
+    return False
+
+
+def _parameters(queries: Queries, call: Place, given: Place) -> Iterator[Place]:
+    """What functions of the project call a value that a call passes."""
+    for unit in queries.targets(call):
+        for inner in queries.values(unit, "param"):
+            if argument_of(call.unit, call.number, unit, inner.value.data[0]) == given.number:
+                yield inner
 
 
 def _report(call: Place, apart: Causes) -> Finding:
@@ -227,6 +259,27 @@ def loader(dataset, args):
 ]
 
 CORRECT = [
+    # each rank sends its own rows about in an order of its own, and puts them back
+    """
+import torch
+import torch.distributed as dist
+
+def exchanged(rows):
+    result = torch.empty_like(rows)
+    dist.all_to_all_single(result, rows)
+    return result
+
+def inverse(order):
+    result = torch.empty_like(order)
+    result[order] = torch.arange(0, order.size(0), device=order.device)
+    return result
+
+def forward(rows, expert):
+    order = torch.randperm(rows.size(0), device=rows.device)
+    rows = exchanged(rows[order])
+    mine = expert(rows.chunk(dist.get_world_size())[dist.get_rank()])
+    return exchanged(rows + mine)[inverse(order)]
+""",
     _DATASET.format(shuffle="random.Random(seed).shuffle(self.rows)"),
     _DATASET.format(shuffle="random.seed(seed)\n        random.shuffle(self.rows)"),
     """

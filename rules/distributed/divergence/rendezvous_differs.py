@@ -3,7 +3,7 @@
 What it does
     Reports `os.environ["MASTER_PORT"] = …` and `init_process_group(init_method=…)` with what each process draws for
     itself (`random.randint`), in a process that then takes its place in the process
-    group. Silent in a parent that starts the workers afterwards (they inherit what it has chosen), under a test, with a
+    group. Silent in a parent that starts the workers (they inherit what it has chosen), under a test, with a
     seed that all share, and where the process sets up a group of one by itself.
 
 Why is this bad
@@ -31,6 +31,7 @@ from validator.rule import Rule
 RULE = Rule("MP573", "rendezvous-differs", "warning", "1.0", tokens=("MASTER_PORT", "init_method"))
 _PORT = "MASTER_PORT"
 _OWN = frozenset({"RANK", "WORLD_SIZE"})  # who sets these says who there is
+_UPDATE = "os.environ.update"
 _SETUP = "torch.distributed.init_process_group"
 
 
@@ -81,11 +82,22 @@ def _chosen(queries: Queries) -> Iterator[tuple[Place, Place]]:
 
 
 def _is_alone(queries: Queries, unit: Unit) -> bool:
-    """Whether a process makes a group of its own: it says who it is, or that there is one process."""
+    """Whether a process makes a group of its own, or is the parent of the others: it says who it is, starts commands
+    that inherit its environment, or says that there is one process."""
     stores = (store for each in queries.spelling(*_OWN) for store in queries.values(each, "store_item"))
     named = any(store.unit.module is unit.module and store.operand(1).val.constant() in _OWN for store in stores)
+    named = named or any(call.unit.module is unit.module and _names_own(call) for call in queries.calls(_UPDATE))
+    if any(call.unit is unit for call in queries.calls(*queries.flow.models.ranks["starting"])):
+        return True
     sizes = [call.argument("world_size", 3) for call in queries.calls(_SETUP)]
     return named or any(size is not None and size.closed.is_const(1) for size in sizes)
+
+
+def _names_own(update: Place) -> bool:
+    """Whether what the environment is updated with says who a process is."""
+    given = [update.operand(i).closed for i in range(1, len(update.value.args))]
+    keys = {key for value in given for o in value.of("dict") for key, _ in o[1]}
+    return not _OWN.isdisjoint(keys | {name for name in update.value.data.names if name})
 
 
 _START = """
@@ -130,6 +142,31 @@ def start(size):
 )
 
 CORRECT = (
+    # a process that says that it is alone
+    """
+import os
+import random
+import torch.distributed as dist
+
+def alone():
+    os.environ["MASTER_PORT"] = str(random.randint(10000, 20000))
+    os.environ.update({"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost"})
+    dist.init_process_group("gloo")
+""",
+    # the parent is rank 0
+    """
+import os
+import random
+import subprocess
+import sys
+import torch.distributed as dist
+
+def launch(size):
+    os.environ["MASTER_PORT"] = str(random.randint(10000, 20000))
+    for rank in range(1, size):
+        subprocess.Popen([sys.executable, "work.py", str(rank)])
+    dist.init_process_group("nccl", rank=0, world_size=size)
+""",
     # chosen by who starts the others; or where no launcher has chosen
     _START.replace("{mark}", "")
     + """

@@ -122,6 +122,23 @@ class Trainer:
 )
 
 CORRECT = (
+    # a run that is not resumed begins with epoch 0
+    """
+import torch
+
+def train(model, loader, scheduler, epoch, warmup):
+    for i, batch in enumerate(loader):
+        model(batch).backward()
+        if epoch == 0 and i < warmup:
+            scheduler.step(i)
+
+def main(args, model, loader, scheduler):
+    start = 0
+    if args.resume:
+        start = torch.load(args.resume)["epoch"] + 1
+    for epoch in range(start, 10):
+        train(model, loader, scheduler, epoch, 20)
+""",
     """
 import contextlib
 

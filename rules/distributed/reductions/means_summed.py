@@ -5,7 +5,9 @@ What it does
     compute with the result and neither divides by anything afterwards nor divided by the number of ranks before.
     Silent where the result is given back or stored as it is: who gets it may divide. The same of the gradients of all
     parameters of a model, summed over the whole job, where neither the function, nor what calls it, nor what computes
-    the gradients there divides or multiplies by anything that is a number of ranks: it rests on a loss that is a mean.
+    the gradients there divides or multiplies by anything that is a number of ranks, or was reduced over them itself (the
+    tokens of all ranks): it rests on a loss that is a mean. Silent where it only matters whether a number is finite, or
+    whether there is one that is not.
 
 Why is this bad
     The result is as many times too large as there are ranks. A moving average, a threshold or a coefficient made of it
@@ -47,7 +49,7 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield _of_gradients(call, made)
             continue
         is_mean = made.value.op == "call" and made.method == "mean" and made.receiver is not None
-        if not is_mean or not is_sum(call.argument(*row.operation)) or any(map(is_size, made.sources)):
+        if not is_mean or any(map(_is_test, made.sources)) or not is_sum(call.argument(*row.operation)) or any(map(is_size, made.sources)):
             continue
         if _is_computed_with(call, tensor):
             yield RULE.finding(
@@ -103,7 +105,21 @@ def _scales(place: Place) -> bool:
     if place.value.op == "call" and place.method not in _DIVIDING:
         return False
     parts = list(place.sources)
+    divisor = place.operand(1) if place.value.op == "binary" and place.value.data != "Mult" else None
+    if divisor is not None and any(_is_reduced(each) for each in divisor.sources):
+        return True
     return any(_tells_ranks(each) or each.value.op == "attr" and each.value.data == "grad" for each in parts)
+
+
+def _is_reduced(place: Place) -> bool:
+    """Whether a value is what a collective has left in its argument, or given."""
+    made = place.operand(1) if place.value.op == "mut" and place.value.args[1] >= 0 else place
+    return any(operation.row.operation is not None for operation in made.operations)
+
+
+def _is_test(place: Place) -> bool:
+    """Whether a value tells of numbers whether they are finite."""
+    return place.value.op == "call" and place.method in place.flow.models.tensors["testing"]
 
 
 def _is_summing(call: Place) -> bool:
@@ -127,7 +143,8 @@ def _is_computed_with(call: Place, tensor: Place) -> bool:
                 return False
             if value.op == "binary" and any(map(_tells_ranks, user.sources)):
                 return False
-            computed = computed or value.op == "binary" and value.data in _COMPUTING
+            only_tested = bool(user.users) and all(map(_is_test, user.users))
+            computed = computed or value.op == "binary" and value.data in _COMPUTING and not only_tested
             if value.op in ("phi", "mut", "binary", "attr") and user.number not in seen:
                 seen.add(user.number)
                 queue.append(user)
@@ -175,6 +192,33 @@ INCORRECT = [
 ]
 
 CORRECT = [
+    # the loss is divided by what all ranks have counted; numbers that are only tested
+    """
+import torch
+import torch.distributed as dist
+
+def add(model):
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            dist.all_reduce(parameter.grad)
+
+def train(model, optimizer, batches):
+    for batch, mask in batches:
+        count = torch.count_nonzero(mask)
+        dist.all_reduce(count)
+        loss = model(batch, mask) / count
+        loss.backward()
+        add(model)
+        optimizer.step()
+        optimizer.zero_grad()
+
+def check(x):
+    probe, bad = x.float().mean(), torch.isnan(x).float().mean()
+    dist.all_reduce(probe)
+    dist.all_reduce(bad)
+    if torch.isnan(probe * 0) or bad * 1.0 > 0:
+        raise ValueError("not a number")
+""",
     _GRADIENTS.format(mark="", divided="parameter.grad /= size", scaled=""),
     _GRADIENTS.format(mark="", divided="parameter.grad = torch.sign(parameter.grad)", scaled=""),
     _GRADIENTS.format(mark="", divided="", scaled=" / dist.get_world_size()"),

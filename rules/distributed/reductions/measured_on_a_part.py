@@ -82,9 +82,9 @@ def _is_put_away(site: Place) -> bool:
 
 
 def _with_result(queries: Queries, site: Place) -> Iterator[Place]:
-    """The calls that are given the result of a call, or what is computed of it; and those that say by their names that
-    they bring something together behind it."""
-    for call in queries.calls_in(site.unit):
+    """The calls that are given the result of a call, or what is computed of it, and the attributes of it that are read:
+    a property may bring something together."""
+    for call in queries.values(site.unit, "call", "attr"):
         parts = (part for number in call.value.args for part in call.value_at(number).parts)
         if call.number != site.number and any(part.root.number == site.number for part in parts):
             yield call
@@ -162,6 +162,37 @@ INCORRECT = [
 ]
 
 CORRECT = [
+    # a property brings the ranks' results together
+    """
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+class Meter:
+    def __init__(self):
+        self.right, self.count = 0.0, 0
+
+    def update(self, right, count):
+        self.right += right
+        self.count += count
+
+    @property
+    def value(self):
+        both = torch.tensor([self.right, self.count]).cuda()
+        dist.all_reduce(both)
+        return (both[0] / both[1]).item()
+
+@torch.no_grad()
+def evaluate(model, data):
+    meter = Meter()
+    for x, y in DataLoader(data, sampler=DistributedSampler(data, shuffle=False)):
+        meter.update((model(x).argmax(-1) == y).sum().item(), len(y))
+    return meter
+
+def main(model, data):
+    meter = evaluate(model, data)
+    print(meter.value)
+""",
     _with(after="meter.synchronize()"),
     _with(goes="meter.every(loader)", after="meter.synchronize()"),
     _with(sampler="None"),

@@ -105,6 +105,23 @@ class Exchange:
 )
 
 CORRECT = (
+    # of nothing nothing is made
+    """
+import torch
+from torch import nn
+
+class Conv(nn.Conv2d):
+    def forward(self, x):
+        if x.numel() == 0 and self.training:
+            empty = x.new_empty([x.shape[0], self.out_channels])
+            return empty + sum(p.view(-1)[0] for p in self.parameters()) * 0.0
+        return super().forward(x)
+
+def scaled(rows, scale):
+    if not len(rows):
+        return torch.empty_like(rows) * scale
+    return rows * scale
+""",
     # with `beta=0` the first argument is not read
     """
 import torch

@@ -1,7 +1,8 @@
 """In which rounds of a loop a test of the loop's number comes true, tried on small sizes.
 
 A test such as `(i + size) > total` in `for i in range(0, total, size)` is computed in each round, for all small numbers
-in the place of what the loop leaves alone (`total`, `size`). What comes true in no round then comes true in none.
+in the place of what the loop leaves alone (`total`, `size`); what a range begins with may be 0, too. What comes true in
+no round then comes true in none.
 """
 
 from __future__ import annotations
@@ -139,6 +140,8 @@ class _Loop:
         self.named = at.unit.variables
         self.terms: dict[Term, int] = {}  # what stands for a size, with its value in the case at hand
         self.of_loop: dict[str, int] = {}  # the number of the loop in the round at hand, by what it counts
+        self.starts: set[Term] = set()  # the terms of which the first number of a range is made
+        self._starting = False  # whether that is being computed
         self._asked = False  # whether the test asks for that number
 
     def tried(self) -> Rounds | None:
@@ -149,13 +152,13 @@ class _Loop:
         cases = even_cases = 0
         outcomes: set[bool] = set()
         evenly: set[bool] = set()  # the outcomes where sizes divide
-        for sizes in product(_SIZES, repeat=len(terms)):
+        for sizes in product(*(range(_SIZES.stop) if term in self.starts else _SIZES for term in terms)):
             self.terms = dict(zip(terms, sizes, strict=True))
             several = self._rounds()
             if not several:
                 continue
             found = {self._case(number, several) for number in range(len(several))}
-            even = len(several) > 1 and all(max(a, b) % min(a, b) == 0 for a in sizes for b in sizes)
+            even = len(several) > 1 and all(max(a, b) % min(a, b) == 0 for a in sizes for b in sizes if a and b)
             cases, even_cases = cases + 1, even_cases + even
             outcomes |= found
             evenly |= found if even else set()
@@ -167,13 +170,19 @@ class _Loop:
         """The numbers that the loop goes through; of one over a list their places."""
         counted = self._counted()
         if self._is_range(counted):
-            bounds = [self._number(counted.operand(i)) for i in range(1, len(counted.value.args))]
+            bounds = [self._bound(counted, i) for i in range(1, len(counted.value.args))]
             if not 0 < len(bounds) < 4 or not all(isinstance(each, int) for each in bounds) or bounds[2:] == [0]:
                 raise _NotComputed
             if len(range(*bounds)) > _LONG:
                 raise _NotComputed
             return list(range(*bounds))
         return list(range(self._size(("len", self._term(counted)))))
+
+    def _bound(self, counted: Place, index: int) -> Any:
+        self._starting = index == 1 and len(counted.value.args) > 2
+        number = self._number(counted.operand(index))
+        self._starting = False
+        return number
 
     def _counted(self) -> Place:
         """What the loop goes through, without `enumerate`."""
@@ -242,6 +251,8 @@ class _Loop:
         return self._size(self._term(place))
 
     def _size(self, term: Term) -> int:
+        if self._starting:
+            self.starts.add(term)
         return self.terms.setdefault(term, 1)
 
     def _of_loop(self, place: Place) -> int | None:

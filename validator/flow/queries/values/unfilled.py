@@ -35,6 +35,7 @@ _COMPUTING = frozenset({
 _SAME = frozenset({"list", "tuple", "reversed", "sorted", "iter"})
 _IDLE = frozenset({"len", "print", "isinstance", "id", "type", "str", "repr", "hasattr", "callable", "issubclass"})
 _NUMBERS = frozenset({"float", "int", "bool", "sum", "max", "min", "any", "all"})
+_COUNTING = frozenset({"numel", "nelement", "len"})
 _TENSOR, _NOTHING, _MAYBE = ("tensor",), ("nothing",), ("maybe",)
 _SIZED = frozenset({"zeros", "ones", "empty", "full", "arange", "rand", "randn"})
 _FILLERS = frozenset({"zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "new_zeros", "new_ones"})
@@ -93,7 +94,7 @@ def _made(queries: Queries) -> Iterator[_Made]:
         if call.method != "new_empty" and call.method not in ("new_zeros", "new_ones") and not _is_torch(call):
             continue
         slots, empty = _is_slot(call), call.method not in _FILLERS
-        if (slots or empty) and not _is_hollow(call):
+        if (slots or empty) and not _is_hollow(call) and not _is_for_nothing(call):
             yield _Made(call.number, _TENSOR, call, slots, empty, True)
     for unit in queries.flow.calling("get_world_size", "size"):
         for number, value in enumerate(unit.code.values):
@@ -122,6 +123,28 @@ def _is_hollow(call: Place) -> bool:
             return True
         if root.value.op in ("tuple", "list", "binary"):
             queue += [place._replace(number=number) for number in root.value.args if number >= 0]
+    return False
+
+
+def _is_for_nothing(call: Place) -> bool:
+    """Whether a tensor is made where another one has no elements: what is made of its size has none either."""
+    for branch, way in call.unit.control.settled(call.value.block):
+        end = call.unit.code.blocks[branch].end
+        asked, holds = call.value_at(end[1]).root, end[2] == way
+        while asked.value.op == "unary" and asked.value.data == "Not":
+            asked, holds = asked.operand(0).root, not holds
+        if asked.value.op == "compare":
+            counted, number = asked.operand(0).root, asked.operand(1).val
+            none = {("Eq", True): 0, ("NotEq", False): 0, ("LtE", True): 0, ("Gt", False): 0, ("Lt", True): 1}
+            known = none.get((asked.value.data, holds))
+            if known is None or not number.is_const(known):
+                continue
+        elif holds:
+            continue
+        else:
+            counted = asked
+        if counted.value.op == "call" and counted.method in _COUNTING:
+            return True
     return False
 
 
