@@ -72,6 +72,20 @@ def _evaluated(buffer: str, mark: str = "", options: str = "", test: str = "dist
 
 
 INCORRECT = [
+    # ranks take batches in turns: some have one more
+    """
+import torch.distributed as dist
+
+def train(model, loader, optimizer):
+    rank, world = dist.get_rank(), dist.get_world_size()
+    for i, batch in enumerate(loader):
+        if i % world != rank:  # error: MP501
+            continue
+        model(batch).mean().backward()
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+        optimizer.step()
+""",
     # -1 is no rank, but 0 is one
     """
 import torch.distributed as dist
@@ -633,6 +647,29 @@ def save(path):
 ]
 
 CORRECT = [
+    # each rank keeps the group of the round that has its coordinates
+    """
+import torch
+import torch.distributed as dist
+
+_GROUP = None
+
+def make(pipe, model):
+    global _GROUP
+    world = dist.get_world_size()
+    groups = torch.arange(world).reshape(world // (pipe * model), pipe, model)
+    found = [int(each[0]) for each in torch.where(groups == dist.get_rank())]
+    for i in range(world // (pipe * model)):
+        for k in range(model):
+            group = dist.new_group(groups[i, :, k].tolist())
+            if i == found[0] and k == found[2]:
+                _GROUP = group
+
+def train(model):
+    if _GROUP:
+        dist.all_reduce(torch.zeros(1), group=_GROUP)
+        dist.barrier()
+""",
     # -1 is no rank: it says that nothing was launched, to all alike
     """
 import torch.distributed as dist

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from validator.domains.spmd import Causes
+from validator.flow.merging.one_rank import is_turn
 from validator.flow.values import COUNTED, NONE_OBJ, NOT_YET, Val, holds_alike
 
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ def truth_of(value: Val) -> Causes:
 
 def stored_under(at: Evaluation, block: int, value: Val, balanced: frozenset[int] = frozenset()) -> Val:
     """A value that is stored under branches: whether it is there varies as they do, but for those (`balanced`) of which
-    every way stores something."""
-    causes = at.conditions(at.unit.control.deciding(block) - balanced)
+    every way stores something, and for those by which each rank stores it in a round of its own."""
+    deciding = at.unit.control.deciding(block) - balanced
+    causes = at.conditions(frozenset(branch for branch in deciding if not is_turn(at, branch)))
     under = at.flow.get("under", at.unit)
     if under is NOT_YET:
         return under

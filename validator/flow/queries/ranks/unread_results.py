@@ -19,7 +19,7 @@ def unread_result(queries: Queries, call: Place) -> Place | None:
         return None
     if (
         not _is_used_besides(call, given)
-        or _is_factory(given.root)
+        or _is_factory(_unmoved(given.root))
         or given.root.value.op == "const"
         or not _is_fresh(into.root)
     ):
@@ -63,6 +63,16 @@ def _is_fresh(made: Place) -> bool:
     if value.op == "binary":
         return value.data == "Mult" and any(_is_fresh(made.operand(side).root) for side in (0, 1))
     return value.op == "const" and value.data is None or _is_factory(made)
+
+
+def _unmoved(value: Place) -> Place:
+    """A tensor as it was before it was moved or cast: `torch.randn(4)` of `torch.randn(4).cuda()`."""
+    moving = value.flow.models.same_methods
+    while value.value.op == "call" and value.receiver is not None and value.method in moving:
+        if len(value.value.args) > 1 and value.method != "to":
+            break  # computed with something else
+        value = value.receiver.root
+    return value
 
 
 def _is_factory(made: Place) -> bool:
