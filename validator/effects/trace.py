@@ -105,6 +105,7 @@ class Frame:
         self.after = after  # in the caller
         self.site = site  # of the caller
         self.inner: dict[tuple[int, int], Frame] = {}
+        self.among: bool | None = None  # whether a call on the way may run other functions; None: not asked yet
 
     def enters(self, unit: Unit) -> bool:
         """Whether the unit is already on the way: recursion."""
@@ -272,12 +273,13 @@ class Traces:
 
     def _is_among(self, frame: Frame) -> bool:
         """Whether a call on the way to a frame may run functions that issue no collective."""
-        while frame.caller is not None:
+        if frame.caller is None:
+            return False
+        if frame.among is None:
             site = self.flow.result(frame.caller.unit).sites.get(frame.site)
-            if site is not None and any(target.unit not in self.effectful for target in site.targets):
-                return True
-            frame = frame.caller
-        return False
+            here = site is not None and any(target.unit not in self.effectful for target in site.targets)
+            frame.among = here or self._is_among(frame.caller)
+        return frame.among
 
     def _argument_place(self, unit: Unit, op: Op) -> int:
         """The operand that is the group of a collective, or -1."""

@@ -647,6 +647,36 @@ def save(path):
 ]
 
 CORRECT = [
+    # one rank writes what it gives back, the others give it back at once: it is there on all or on none
+    """
+import json
+import torch.distributed as dist
+
+def described(config):
+    if dist.get_rank() != 0:
+        return config
+    with open("config.json", "w") as file:
+        json.dump({"fp16": config.get("fp16", True)}, file)
+    return config
+
+def setup(path, deep):
+    config = json.load(open(path)) if path else None
+    if deep:
+        config = described(config)
+    return config
+
+def train(path, epochs, deep):
+    config = setup(path, deep)
+    for epoch in range(epochs):
+        if config["debug"]:
+            break
+        dist.barrier()
+
+def again(path, deep):
+    if setup(path, deep) is None:
+        return
+    dist.barrier()
+""",
     # each rank keeps the group of the round that has its coordinates
     """
 import torch

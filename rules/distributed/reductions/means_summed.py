@@ -5,8 +5,8 @@ What it does
     compute with the result and neither divides by anything afterwards nor divided by the number of ranks before.
     Silent where the result is given back or stored as it is: who gets it may divide. The same of the gradients of all
     parameters of a model, summed over the whole job, where neither the function, nor what calls it, nor what computes
-    the gradients there divides or multiplies by anything that is a number of ranks, or was reduced over them itself (the
-    tokens of all ranks): it rests on a loss that is a mean. Silent where it only matters whether a number is finite, or
+    the gradients there divides or multiplies by anything that is a number of ranks, or was reduced over them itself
+    (the tokens of all ranks): it rests on a loss that is a mean. Silent where it only matters whether a number is finite, or
     whether there is one that is not.
 
 Why is this bad
@@ -49,7 +49,12 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield _of_gradients(call, made)
             continue
         is_mean = made.value.op == "call" and made.method == "mean" and made.receiver is not None
-        if not is_mean or any(map(_is_test, made.sources)) or not is_sum(call.argument(*row.operation)) or any(map(is_size, made.sources)):
+        if (
+            not is_mean
+            or any(map(_is_test, made.sources))
+            or not is_sum(call.argument(*row.operation))
+            or any(map(is_size, made.sources))
+        ):
             continue
         if _is_computed_with(call, tensor):
             yield RULE.finding(

@@ -29,7 +29,7 @@ def phi(at: Evaluation, number: int, value: Instruction) -> Val:
         return NOT_YET
     ways, result = _joined(at, number, value, {each: vals[each] for each in operands})
     roots = {at.root(each) for each in operands}
-    if len(roots) == 1 and len({_growth(at, each) for each in operands}) > 1:
+    if len(roots) == 1 and len({times_grown(at, each) for each in operands}) > 1:
         return result.with_causes(n=at.conditions(at.unit.control.choosing(value.block)))
     if len(roots) < 2 or _are_alike(at, roots):
         return result
@@ -116,7 +116,7 @@ def _spans(at: Evaluation, number: int) -> int:
     return _spans(at, value.args[1]) if wrapped else root
 
 
-def _growth(at: Evaluation, number: int) -> int:
+def times_grown(at: Evaluation, number: int) -> int:
     """How often a list was appended to since it was bound."""
     found = 0
     value = at.code.values[number]

@@ -10,6 +10,7 @@ from validator.flow.calls.group_loops import around_groups
 from validator.flow.containers import fillings
 from validator.flow.merging.conditions import stored_under
 from validator.flow.merging.equality import is_one_thing
+from validator.flow.merging.phis import times_grown
 from validator.flow.program.answers import Passed, Result, Site
 from validator.flow.transfer.storing import attribute_stored
 from validator.flow.values import NONE_OBJ, NOT_YET, Val, elements, in_parts, join, join_ways, obj
@@ -72,8 +73,9 @@ def _left(at: Evaluation, placed: dict[int, frozenset[str]]) -> _Left:
 
 
 def _returned(at: Evaluation, unshared: frozenset[int]) -> Val:
-    """What a unit returns; of several returns it varies as the branches do that choose between them."""
-    if len(at.leaving.returns) < 2:
+    """What a unit returns; of several returns it varies as the branches do that choose between them, if these do not
+    all give back one value, which some have changed in place (`if rank != 0: return config`)."""
+    if len({(at.root(number), times_grown(at, number)) for _, number in at.leaving.returns}) < 2:
         return join([at.vals[number] for _, number in at.leaving.returns])
     here = _always_there(at)
     returned = []
