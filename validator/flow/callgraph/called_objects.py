@@ -1,8 +1,8 @@
 """Which units may call the objects of a class: where they are made, and by what names they go from there.
 
-`self.block(x)` says nothing of `Block.forward`. Names alone tell where such an object may be: it is made where its class
-is spoken of, kept under an attribute, handed to a function, given back by one. This follows names and not values, so
-that it is known before anything is solved; too many callers do no harm, for what a call runs is asked of the call.
+`self.block(x)` says nothing of `Block.forward`. Names alone tell where such an object may be: it is made where its
+class is spoken of, kept under an attribute, handed to a function, given back by one. This follows names and not values,
+so that it is known before anything is solved; too many callers do no harm, for what a call runs is asked of the call.
 """
 
 from __future__ import annotations
