@@ -6,8 +6,8 @@ What it does
     Silent where the result is given back or stored as it is: who gets it may divide. The same of the gradients of all
     parameters of a model, summed over the whole job, where neither the function, nor what calls it, nor what computes
     the gradients there divides or multiplies by anything that is a number of ranks, or was reduced over them itself
-    (the tokens of all ranks): it rests on a loss that is a mean. Silent where it only matters whether a number is finite, or
-    whether there is one that is not.
+    (the tokens of all ranks): it rests on a loss that is a mean. Silent where it only matters whether a number is
+    finite, or whether there is one that is not.
 
 Why is this bad
     The result is as many times too large as there are ranks. A moving average, a threshold or a coefficient made of it

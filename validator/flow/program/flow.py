@@ -151,7 +151,7 @@ class Flow:
                 yield unit
 
     def defined(self, name: str) -> tuple[list[Unit], list[ClassDef]]:
-        """What of the project has a name: its functions and methods with the constructors of its classes; the classes."""
+        """What of the project has a name: functions, methods, and the constructors of classes; these classes."""
         return self._defined_names.get(name, ([], []))
 
     @cached_property
