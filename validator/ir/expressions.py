@@ -18,6 +18,9 @@ _HARMLESS = frozenset({
     "hasattr", "type", "repr", "id", "min", "max", "sum", "abs", "sorted", "any", "all", "super", "tuple", "list",
     "dict", "set", "frozenset", "callable", "round", "divmod", "ord", "chr", "hash", "format", "iter", "reversed",
 })  # fmt: skip
+# Methods that store their second argument as an attribute under the first.
+NAMING = frozenset({"add_module", "register_module"})
+MADE_UP = "*"  # the attributes whose names a program makes up
 _UNCHANGED = frozenset({"import", "const", "closure"})  # what no call changes
 
 
@@ -190,7 +193,23 @@ class Expressions(Builder):
         if receiver >= 0:
             assert isinstance(node.func, ast.Attribute)
             self._may_change(node.func.value, receiver, call, -1)
+        self._store_by_name(node, values)
         return call
+
+    def _store_by_name(self, node: ast.Call, values: list[int]) -> None:
+        """`setattr(x, "name", v)` and `x.add_module("name", v)` store an attribute; `*` where the name is made up."""
+        if isinstance(node.func, ast.Attribute):
+            stores = node.func.attr in NAMING and len(node.args) == 2
+            owner = self.code.values[values[0]].args[:1]
+        else:
+            stores = isinstance(node.func, ast.Name) and node.func.id == "setattr" and len(node.args) == 3
+            stores, owner = stores and self.variable("setattr") is None, tuple(values[1:2])
+        if not stores or node.keywords or not owner or any(isinstance(each, ast.Starred) for each in node.args):
+            return
+        key = node.args[-2]
+        spelled = isinstance(key, ast.Constant) and isinstance(key.value, str)
+        name = key.value if isinstance(key, ast.Constant) and spelled else MADE_UP
+        self.emit("store_attr", (owner[0], values[len(node.args)]), name, place(node))
 
     def _may_change(self, node: ast.expr, value: int, call: int, position: int) -> None:
         """A variable that was given to a call may be another value behind it."""

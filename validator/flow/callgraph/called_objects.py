@@ -14,6 +14,7 @@ from validator.definitions import ClassDef, Method
 from validator.flow.callgraph.name_index import name_of
 from validator.flow.containers import GROWING
 from validator.ir import Value
+from validator.ir.expressions import MADE_UP
 
 if TYPE_CHECKING:
     from validator.flow.program.flow import Flow
@@ -26,7 +27,7 @@ _HANDED_ON = frozenset(
 # Methods of containers, and of modules, that give what is in them; the attribute under which wrappers keep a module.
 _GIVING = frozenset({"values", "items", "get", "pop", "copy", "children"})
 _KEEPING = frozenset({"module"})
-_TAKING = GROWING | {"setdefault", "add_module", "register_module"}
+_TAKING = GROWING | {"setdefault"}
 _MADE, _MAKER, _OUTER = 0, 1, 2  # an object; what makes one when it is called; what gives such a maker, or any further
 
 
@@ -78,6 +79,9 @@ class CalledObjects:
         """The values that stand for a name."""
         if name.unit is not None:
             yield from _variable(self.flow, name.unit, name.name)
+            return
+        if name.name == MADE_UP:
+            yield from _made_up(self.flow)
             return
         for unit in self.flow.mentions.naming(name.name):
             spoken = (n for each in self.flow.mentions.also((name.name,)) for n in unit.named.get(each, ()))
@@ -156,7 +160,7 @@ class _Way:
 
     def _called(self, number: int, user: int, level: int) -> None:
         value = self.values[user]
-        callee, *given = value.args
+        callee = value.args[0]
         if callee == number:
             self.calls = self.calls or level != _MAKER
             if level != _MADE:
@@ -165,20 +169,10 @@ class _Way:
                 self._reach(user, _OUTER)
             return
         spoken = self.values[self.unit.root(callee)]
-        name = name_of(spoken)
-        if name == "setattr" and len(given) == 3:
-            self._set(given, level)
-        elif spoken.op == "attr" and spoken.data in _TAKING:
+        if spoken.op == "attr" and spoken.data in _TAKING:
             self._put(spoken.args[0], level)  # `self.layers.append(block)`
-        if not self._handed(spoken, number, user, level) and name in self.flow.models.handing:
+        if not self._handed(spoken, number, user, level) and name_of(spoken) in self.flow.models.handing:
             self._reach(user, level)
-
-    def _set(self, given: list[int], level: int) -> None:
-        owner, name = given[0], self.values[given[1]]
-        if name.op == "const" and isinstance(name.data, str):
-            self.names.add(Name(name.data, level, self._owner(owner)))
-        else:
-            self.names.add(Name("getattr", min(level + 1, _OUTER)))
 
     def _handed(self, callee: Value, number: int, call: int, level: int) -> bool:
         """Whether what is called may be of the project; what its parameters get is noted."""
@@ -232,6 +226,16 @@ def _variable(flow: Flow, unit: Unit, name: str) -> Iterator[tuple[Unit, list[in
             yield each, numbers
         if op == "free":
             inside += ((inner, op) for inner in flow.mentions.inner(each))
+
+
+def _made_up(flow: Flow) -> Iterator[tuple[Unit, list[int]]]:
+    """The attributes that are asked for by a name which the program makes up: `getattr(self, f"block{i}")`."""
+    for unit in flow.mentions.naming("getattr"):
+        values = unit.code.values
+        calls = (user for number in unit.named["getattr"] for user in unit.users.get(number, ()))
+        asking = [n for n in calls if values[n].op == "call" and len(values[n].args) > 2]
+        if made_up := [n for n in asking if values[values[n].args[2]].op != "const"]:
+            yield unit, made_up
 
 
 def _read(unit: Unit, number: int) -> list[int]:

@@ -12,6 +12,7 @@ from validator.flow.containers import GROWING
 from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_test
 from validator.flow.values import NONE_OBJ, NOT_YET, Val
+from validator.ir.expressions import MADE_UP, NAMING
 
 if TYPE_CHECKING:
     from validator.flow.program.flow import Flow
@@ -31,6 +32,11 @@ class Stores:
             for ref in function.facts.refs:
                 if ref.context == "store" and "." in ref.path:
                     found.setdefault(ref.path.rpartition(".")[2], {})[function] = None
+        for function, call in self.flow.project.calls("setattr", *NAMING):
+            if len(call.args) > 1:
+                key = call.args[-2]
+                name = key.value.strip("'\"") if key.kind == "const" else MADE_UP
+                found.setdefault(name, {})[function] = None
         return {name: list(rows) for name, rows in found.items()}
 
     @property

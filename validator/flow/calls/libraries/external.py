@@ -34,6 +34,7 @@ from validator.flow.values import (
     sequence,
     tuple_of,
 )
+from validator.ir.expressions import MADE_UP
 
 if TYPE_CHECKING:
     from validator.flow.calls.in_hand import Call
@@ -134,7 +135,7 @@ def _attribute(call: Call, dotted: str, arguments: Arguments) -> Val | None:
         return None
     owner, names = arguments[0][1], call.at.flow.close(arguments[1][1], call.at.unit).each
     if not names or any(o[:2] != ("const", "str") for o in names):
-        return UNKNOWN
+        return join2(attribute(call.at, call.number, owner, MADE_UP), UNKNOWN) if dotted == "getattr" else UNKNOWN
     value = join(attribute(call.at, call.number, owner, o[2]) for o in names)
     if dotted == "hasattr":
         return Val(v=value.p)
