@@ -483,7 +483,8 @@ RECORDS = frozenset({
     "dataclass", "dataclasses.dataclass", "attrs.define", "attrs.frozen", "attrs.mutable", "attr.define", "attr.frozen",
     "chz.chz", "flax.struct.dataclass",
 })  # fmt: skip
-_KEEPING_DECORATORS = RECORDS | frozenset({
+_ADDING = frozenset({"flax.struct.dataclass"})  # these give their classes methods as well: `replace`
+_KEEPING_DECORATORS = RECORDS - _ADDING | frozenset({
     "total_ordering", "functools.total_ordering", "final", "typing.final",
     "runtime_checkable", "typing.runtime_checkable", "ray.remote", "ray.remote()", "deprecated",
 })  # fmt: skip

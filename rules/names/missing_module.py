@@ -110,10 +110,13 @@ from . import C
 # file: windows/main.py
 from .paths import library
 from ..logger import logger
+# file: rl/softmax.py
+from rl.kernels import softmax_cuda
 # file: setup.py
 from setuptools import Extension, setup
 
-setup(name="rl", ext_modules=[Extension("rl.C", sources=["rl/c.cpp"])])
+modules = [Extension("rl.C", sources=["rl/c.cpp"]), Extension("rl.kernels.softmax_cuda", sources=["rl/kernels/s.cpp"])]
+setup(name="rl", ext_modules=modules)
 """,
     """# file: rl/__init__.py
 from ._version import __version__

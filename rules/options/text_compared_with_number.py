@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from validator.finding import Finding
+from validator.flow.program.symbols import is_plain
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
 from validator.flow.values import NONE_OBJ, Obj, Val
@@ -45,7 +46,20 @@ def _never_equal(test: Place) -> bool:
         inside = rows[0][1] if len(rows) == 1 and len(other.closed.objs) == 1 else ()
         numbers = frozenset(o for each in inside for o in each.objs)
         return bool(inside) and all(map(_are_numbers, inside)) and _is_always_text(one, numbers)
-    return any(_are_numbers(b.closed) and _is_always_text(a, b.closed.objs) for a, b in ((one, other), (other, one)))
+    return any(
+        _are_numbers(b.closed) and _is_called_as_written(b) and _is_always_text(a, b.closed.objs)
+        for a, b in ((one, other), (other, one))
+    )
+
+
+def _is_called_as_written(place: Place) -> bool:
+    """Whether nothing but the calls of the project fills the parameters of which a value is made: no decorator that
+    is unknown passes others (`@configurable`)."""
+    units = [place.unit]
+    if place.root.value.op == "attr":
+        name, flow = place.root.value.data, place.flow
+        units += [unit for unit in map(flow.unit_of, flow.stores.writers(name)) if unit is not None]
+    return all(unit.method is None or is_plain(unit.method.facts.decorators) for unit in units)
 
 
 def _is_always_text(place: Place, numbers: frozenset[Obj]) -> bool:
@@ -117,6 +131,32 @@ class Trainer:
 )
 
 CORRECT = (
+    # a decorator passes what a configuration says
+    """
+import os
+import functools
+
+KIND = os.environ.get("KIND", "visible")
+
+def configurable(function):
+    @functools.wraps(function)
+    def inner(self, cfg, **given):
+        return function(self, **cfg.arguments(), **given)
+    return inner
+
+class Head:
+    @configurable
+    def __init__(self, *, normalizer=1.0):
+        self.normalizer = normalizer
+        if normalizer == "visible" or normalizer == KIND:
+            self.scale = 1
+
+    def forward(self, x):
+        return x if self.normalizer == "visible" else x / self.normalizer
+
+def build(cfg, x):
+    return Head(cfg).forward(x)
+""",
     # how often a text was counted
     """
 import os

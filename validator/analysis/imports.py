@@ -125,8 +125,10 @@ class Imports:
         return any(_GENERATED.search(part) for part in parts)
 
     def _is_built(self, missing: Missing) -> bool:
-        """Whether the set-up script makes an extension module of that name: `Extension("pkg.C", …)`."""
-        return ".".join(filter(None, (missing.module, missing.name))) in self._extensions
+        """Whether the set-up script makes an extension module of that name, or in a package of that name that holds no
+        other code: `Extension("pkg.C", …)`."""
+        name = ".".join(filter(None, (missing.module, missing.name)))
+        return any(f"{each}.".startswith(f"{name}.") for each in self._extensions)
 
     @cached_property
     def _extensions(self) -> frozenset[str]:

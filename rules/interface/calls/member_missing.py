@@ -631,6 +631,31 @@ class LSTMDecoder(Decoder):
 
 LSTMDecoder(None).step()
 """,
+    # decorators of libraries that add methods
+    """\
+import chex
+import flax
+
+
+@chex.dataclass(frozen=True)
+class Metrics:
+    rows: dict
+
+    def update(self, strategy, rows):
+        return self.replace(rows=strategy.join(self.rows, rows))
+
+
+@flax.struct.dataclass
+class State:
+    rows: dict
+
+    def update(self, strategy, rows):
+        return self.replace(rows=strategy.join(self.rows, rows))
+
+
+def main(strategy):
+    return Metrics(rows={}).update(strategy, {}), State(rows={}).update(strategy, {})
+""",
     # a static method of a base gets no object, whoever `super` is given
     """\
 class Base:

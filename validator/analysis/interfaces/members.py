@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from validator.analysis.interfaces.binding import bind
-from validator.definitions import PLAIN_BASES, REGISTERING, plain_decorators
+from validator.definitions import PLAIN_BASES, REGISTERING, External, plain_decorators
 from validator.facts.model import Assign, Call, Guard
 from validator.flow.constructors import takes_more
 from validator.flow.program.flow import Flow
@@ -103,9 +103,13 @@ class Members:
         """Whether the decorators of a class give the class itself back: a registry, say."""
         if cls.has_plain_decorators:
             return True
-        bare = (each for each in cls.facts.decorators if not each.endswith("()") and not plain_decorators((each,)))
-        if any(not isinstance(self.project.lookup(cls.module.top, each), ClassDef | Method) for each in bare):
-            return False  # a function of a library, which may make a class of its own of it
+        makers = [each for each in cls.facts.decorators if not plain_decorators((each,))]
+        found = [(each, self.project.lookup(cls.module.top, each.removesuffix("()"))) for each in makers]
+        if any(
+            isinstance(symbol, External) if each.endswith("()") else not isinstance(symbol, ClassDef | Method)
+            for each, symbol in found
+        ):
+            return False  # a function of a library, which may make a class of its own of it, or add members
         body = self.flow.body_of(cls)
         if body is None or body.outer is None:
             return False
