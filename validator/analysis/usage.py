@@ -18,6 +18,7 @@ from validator.files.naming import is_installed
 from validator.finding import Severity
 from validator.flow import Flow
 from validator.flow.callgraph.name_index import words_of
+from validator.flow.objects import runs
 from validator.flow.program.symbols import is_plain
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
@@ -34,6 +35,7 @@ _NAMING = frozenset({"call", "param", "phi", "undefined"})  # keywords, paramete
 _PATH = re.compile(r"\w+(?:[.:/-]\w+)*")
 _JOINED = frozenset({"undefined", "phi"})  # these stand where ways meet, not where the source has something
 _UNSAID = -1
+_KEYED = frozenset({"item", "store_item"})
 _OWN = frozenset({"inst", "self", "class"})
 # What surely has no attribute that a class of the project gives to its objects.
 _OTHERS = frozenset({"const", "ext", "tuple", "seq", "dict", "module", "unit", "bound", "tensor", "str"})
@@ -293,7 +295,7 @@ class Usage:
     def _may_mean(self, user: Unit, number: int, unit: Unit, name: str) -> bool:
         """Whether an instruction may speak of a unit of that name, as far as is known of which object it asks."""
         value = user.code.values[number]
-        if value.op.startswith("store_") or value.op in _NAMING or not _names(value, name):
+        if value.op.startswith("store_") or value.op in _NAMING or not _names(value, name) or _is_key(user, number):
             return False
         if value.op == "closure":
             return self._is_taken(user, number)
@@ -318,7 +320,8 @@ class Usage:
         symbol = self.flow.symbol(user, value) if value.op in ("name", "import") else None
         own = user.cls if value.op == "param" and user.is_receiver(user.root(number)) else symbol
         if isinstance(own, ClassDef):
-            return outer is not None and _may_be_of(own, outer.cls)
+            asking = user.method if own is user.cls else None
+            return outer is not None and _may_be_of(own, outer.cls) and _is_asked_of_itself(asking, unit)
         if isinstance(own, External | Method):
             return False
         if outer is None or outer.cls is None or isinstance(own, Module):
@@ -360,6 +363,25 @@ def _may_be_of(own: ClassDef, cls: ClassDef | None) -> bool:
     """Whether an object of a class, or of one below it, may have what another class gives."""
     below = (own, *own.descendants())
     return cls in {above for each in below for above in (each, *each.mro)}
+
+
+def _is_asked_of_itself(asking: Method | None, unit: Unit) -> bool:
+    """Whether objects of which a unit is a method also run the one that asks its own object for it: a class that
+    overrides that one may never."""
+    if asking is None or unit.cls is None or unit.method is None or asking.facts.is_static:
+        return True
+    heirs = (each for each in (unit.cls, *unit.cls.descendants()) if runs(each, unit.method))
+    return any(runs(each, asking) for each in heirs)
+
+
+def _is_key(unit: Unit, number: int) -> bool:
+    """Whether a text only says what is meant in a container, or is compared: nothing is asked for a member by it."""
+    values = unit.code.values
+    users = [values[each] for each in unit.users.get(number)] if values[number].op == "const" else []
+    return bool(users) and all(
+        each.op == "compare" or each.op in _KEYED and each.args[1] == number and each.args.count(number) == 1
+        for each in users
+    )
 
 
 def _names(value: Instruction, name: str) -> bool:

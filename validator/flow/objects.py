@@ -157,7 +157,7 @@ class Objects:
         method = place.unit.scope
         if method.cls is None or not place.unit.is_receiver(place.root.operand(0).number):
             return True
-        return not cls.is_abstract and _has(cls, method)
+        return not cls.is_abstract and runs(cls, method)
 
     def _kept(self, cls: ClassDef, name: str) -> frozenset[ClassDef]:
         """The classes of what objects of just this class keep under an attribute, but for what callers pass: each
@@ -167,7 +167,7 @@ class Objects:
             found = Val()
             for unit, value, passed in self.flow.fields.stores(cls, name, set(cls.mro)):
                 own = unit.method if unit.cls is not None and unit.cls in cls.mro else None
-                if not passed and (own is None or _has(cls, own)):
+                if not passed and (own is None or runs(cls, own)):
                     found = join2(found, value)
             known = self._keeps[cls, name] = _made(found)
         return known
@@ -452,13 +452,16 @@ def _made(value: Val) -> frozenset[ClassDef]:
     return frozenset(o[1] for o in value.objs if o[0] == "inst" and not is_test(o[1].path))
 
 
-def _has(cls: ClassDef, method: Method) -> bool:
-    """Whether objects of just this class run a method: their own, or one that those below it call with `super()`."""
+def runs(cls: ClassDef, method: Method) -> bool:
+    """Whether objects of just this class run a method: their own, or one that those below it call with `super()` or by
+    the class that has it."""
+    above = {"super()", *(each.name for each in cls.mro)}
     for each in cls.mro:
         own = each.methods.get(method.name)
         if own is method:
             return True
-        if own is not None and not any(call.target == f"super().{method.name}" for call in own.facts.calls):
+        calls = (call for call in own.facts.calls if call.method == method.name) if own is not None else ()
+        if own is not None and not any(call.receiver.rpartition(".")[2] in above for call in calls):
             return False
     return False
 
