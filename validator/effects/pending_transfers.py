@@ -506,7 +506,8 @@ class Walk:
         if callee.op == "attr" and self._is(unit, callee.args[0], buffer):
             writes = name.endswith("_") and not name.endswith("__")
             views = paths_of(unit).path(number)[0] != number
-            asks = name in _ABOUT | _GROWING or views
+            idle = name in self.flow.models.same_methods and not _is_taken(unit, number)
+            asks = name in _ABOUT | _GROWING or views or idle
             return not asks and (buffer.written or writes)
         if name in _ASKING or name in _GROWING or not buffer.written:
             return False
@@ -670,6 +671,12 @@ class Walk:
             if any(cause.sure for cause in only(test.v | test.p, "rank", "member")):
                 return True
         return False
+
+
+def _is_taken(unit: Unit, number: int) -> bool:
+    """Whether somebody takes what a call gives."""
+    ends = any(number in block.end[1:2] for block in unit.code.blocks if block.end[0] != "jump")
+    return ends or any(unit.code.values[user].op != "mut" for user in unit.users.get(number, ()))
 
 
 def _named(unit: Unit) -> set[int]:

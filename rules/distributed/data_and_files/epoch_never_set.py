@@ -218,6 +218,13 @@ class Trainer:
 ]
 
 CORRECT = [
+    # what is measured is the same in any order
+    """
+from torch.utils.data import DataLoader, DistributedSampler
+
+def validate(model, valset):
+    return [model(batch) for batch in DataLoader(valset, sampler=DistributedSampler(valset))]
+""",
     # each epoch has a sampler with a seed of its own
     """
 from torch.utils.data import DataLoader, DistributedSampler

@@ -647,6 +647,17 @@ def save(path):
 ]
 
 CORRECT = [
+    # nothing is in a list that nobody fills
+    """
+import torch.distributed as dist
+
+def run(rows):
+    done = []
+    for row in rows[dist.get_rank() :: 2][:4]:
+        if row in done:
+            continue
+        dist.barrier()
+""",
     # one rank writes what it gives back, the others give it back at once: it is there on all or on none
     """
 import json

@@ -58,6 +58,11 @@ def _is_drawn(queries: Queries, value: Place, starting: frozenset[Unit]) -> bool
     started it is the same in all."""
     queue, seen = [value], {(value.unit, value.number)}
     for each in queue:
+        stored = _stored(queries, each)
+        if stored:  # by the process itself, or by the one that hands the object to it
+            queue += [row for row in stored if (row.unit, row.number) not in seen]
+            seen |= {(row.unit, row.number) for row in stored}
+            continue
         if only(each.val.v, "data") and is_within(queries, starting, each):
             return True
         for position in sorted(cause.position for cause in only(each.val.v, "param")):
@@ -67,6 +72,15 @@ def _is_drawn(queries: Queries, value: Place, starting: frozenset[Unit]) -> bool
                     seen.add((call.unit, given))
                     queue.append(call.value_at(given))
     return False
+
+
+def _stored(queries: Queries, value: Place) -> list[Place]:
+    """What the program stores in the attribute that a value is."""
+    root = value.root
+    if root.value.op != "attr":
+        return []
+    stores = (store for unit in queries.mentioning(root.value.data) for store in queries.values(unit, "store_attr"))
+    return [store.operand(1) for store in stores if store.value.data == root.value.data]
 
 
 def _chosen(queries: Queries) -> Iterator[tuple[Place, Place]]:
@@ -142,6 +156,21 @@ def start(size):
 )
 
 CORRECT = (
+    # in an object that the parent hands on
+    """
+import random
+import torch
+import torch.distributed as dist
+
+def main(args, count):
+    args.rank = 0
+    args.url = f"tcp://localhost:{random.randrange(49152, 65535)}"
+    torch.multiprocessing.spawn(work, (args,), count)
+
+def work(gpu, args):
+    args.rank += gpu
+    dist.init_process_group("nccl", init_method=args.url, world_size=torch.cuda.device_count(), rank=args.rank)
+""",
     # a process that says that it is alone
     """
 import os

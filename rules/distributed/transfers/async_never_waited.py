@@ -26,7 +26,7 @@ from collections.abc import Iterator
 
 from validator.effects.pending_transfers import Fate, Lost, Pending, Use
 from validator.finding import Finding, Related, Severity
-from validator.flow.queries.base import Place
+from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Project
 from validator.rule import Rule
@@ -37,7 +37,7 @@ RULE = Rule(
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    pending = project.analysis(Pending)
+    pending, queries = project.analysis(Pending), project.analysis(Queries)
     reported: set[Place] = set()
     for fate in pending.fates:
         if is_aside(fate.started.unit.path):
@@ -49,7 +49,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             yield _report(start, _kept(fate), "note" if start.method == "isend" else None)
         elif fate.overtaken:
             # NCCL works through what one group is given in order: the last is done behind all others, on gloo not
-            yield _report(start, "keeps the {} of the last round only", "warning")
+            severity: Severity = "warning" if _has_gloo(queries) else "note"
+            yield _report(start, "keeps the {} of the last round only", severity)
         for use in fate.uses if meant_to_wait else ():
             place = Place(pending.flow, use.unit, use.number)
             if place not in reported:
@@ -60,6 +61,15 @@ def check_project(project: Project) -> Iterator[Finding]:
             if place not in reported:
                 reported.add(place)
                 yield _given_away(start, place, lost)
+
+
+def _has_gloo(queries: Queries) -> bool:
+    """Whether the project makes a group whose transfers are carried out by several threads."""
+    for call in queries.calls("torch.distributed.init_process_group", "torch.distributed.new_group"):
+        backend = call.argument("backend", 0 if call.method == "init_process_group" else 2)
+        if backend is not None and ("const", "str", "gloo") in backend.closed.objs:
+            return True
+    return False
 
 
 def _kept(fate: Fate) -> str:
@@ -291,6 +301,17 @@ class Checkpointer:
 ]
 
 CORRECT = [
+    # nobody takes the copy
+    """
+import torch.distributed as dist
+
+def share(value, group):
+    there = value.cuda()
+    handle = dist.all_reduce(there, async_op=True, group=group)
+    there.cpu()
+    handle.wait()
+    return there
+""",
     """
 import torch
 import torch.distributed as dist

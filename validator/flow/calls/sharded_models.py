@@ -129,6 +129,8 @@ def _with_gradients(at: Evaluation, number: int) -> tuple[int, ...]:
         return () if cut or _without_gradients(at, number) else value.args
     if value.op == "name" or value.op == "attr" and value.data in at.models.tensors["cutting"]:
         return ()
+    if value.op == "attr" and value.data == "module" and certainly(at.vals[value.args[0]].state, "ddp"):
+        return ()  # DDP waits for gradients behind its own forward pass alone, not behind that of what it wraps
     if value.op == "mut" and value.data != -1:
         return value.args[:1]  # an argument; what a method does with its own object may be a part of that (`append`)
     return value.args if value.op in _THROUGH else value.args[:1]

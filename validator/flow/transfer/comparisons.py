@@ -54,6 +54,8 @@ def _membership(at: Evaluation, number: int, value: Instruction, left: Val, righ
         return Val()
     if at.code.values[value.args[0]].op == "const":
         return Val()  # a table that is not there has no keys to ask for
+    if right.objs == {("tuple", ())} and not right.n:
+        return Val()  # nothing is in a list that was never filled
     if _is_remembered(at, number, *value.args):
         return Val()  # each rank asks for its own key for the first time when the others do
     inside = combined(member(left.v), right.v)
