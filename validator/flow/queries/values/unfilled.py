@@ -77,7 +77,7 @@ def unfilled(queries: Queries) -> Iterator[Unfilled]:
         seen.add((unit, made.number))
         ways = _Ways(search, unit, made.number, made.kind)
         read, given = ways.first_read, ways.returned
-        if read is not None:
+        if read is not None and not _is_for_nothing(read):
             told.add(made.made)
             yield Unfilled(made.made, read, made.slots, made.empty, made.always and ways.is_certain(read.number))
         elif given is not None:
@@ -126,11 +126,11 @@ def _is_hollow(call: Place) -> bool:
     return False
 
 
-def _is_for_nothing(call: Place) -> bool:
-    """Whether a tensor is made where another one has no elements: what is made of its size has none either."""
-    for branch, way in call.unit.control.settled(call.value.block):
-        end = call.unit.code.blocks[branch].end
-        asked, holds = call.value_at(end[1]).root, end[2] == way
+def _is_for_nothing(place: Place) -> bool:
+    """Whether a tensor is made, or read, where another one has no elements: what is made of its size has none."""
+    for branch, way in place.unit.control.settled(place.value.block):
+        end = place.unit.code.blocks[branch].end
+        asked, holds = place.value_at(end[1]).root, end[2] == way
         while asked.value.op == "unary" and asked.value.data == "Not":
             asked, holds = asked.operand(0).root, not holds
         if asked.value.op == "compare":
