@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from validator.definitions import ClassDef, Method
 from validator.flow.callgraph.name_index import name_of
 from validator.flow.containers import GROWING
-from validator.ir import Value
+from validator.flow.queries.outside_program import is_test
 from validator.ir.expressions import MADE_UP
 
 if TYPE_CHECKING:
+    from validator.flow.callgraph.callers import Callers
     from validator.flow.program.flow import Flow
     from validator.flow.program.unit import Unit
 
@@ -33,23 +34,24 @@ _MADE, _MAKER, _OUTER = 0, 1, 2  # an object; what makes one when it is called; 
 
 class Name(NamedTuple):
     """Under this name objects of a class are found, or what makes them. `owner`: the class whose objects have it as an
-    attribute, None of anything else; `unit`: the function whose variable it is."""
+    attribute, None of anything else; `unit`: the function whose variable it is, or (`result`) that gives it back."""
 
     name: str
     level: int
     owner: ClassDef | None = None
     unit: Unit | None = None
+    result: bool = False
 
 
 class CalledObjects:
     """Answers for one project."""
 
-    def __init__(self, flow: Flow) -> None:
-        self.flow = flow
+    def __init__(self, flow: Flow, names: Callers) -> None:
+        self.flow, self.names = flow, names
         self._known: dict[Name, tuple[frozenset[Unit], frozenset[Name]]] = {}
 
     def callers(self, cls: ClassDef) -> frozenset[Unit]:
-        """The units with a call of what may be an object of a class, or of one below it."""
+        """The units with a call of what may be an object of a class, or of one below it; those of tests are left out."""
         queue = [Name(each.name, _MAKER) for each in (cls, *cls.descendants())]
         seen: set[Name] = set(queue)
         found: set[Unit] = set()
@@ -67,7 +69,9 @@ class CalledObjects:
             units: set[Unit] = set()
             names: set[Name] = set()
             for unit, numbers in self._spoken(name):
-                way = _Way(self.flow, unit)
+                if is_test(unit.path):
+                    continue
+                way = _Way(self.flow, self.names, unit)
                 way.follow(numbers, name.level)
                 names |= way.names
                 if way.calls:
@@ -77,6 +81,12 @@ class CalledObjects:
 
     def _spoken(self, name: Name) -> Iterator[tuple[Unit, list[int]]]:
         """The values that stand for a name."""
+        if name.unit is not None and name.result:
+            found: dict[Unit, list[int]] = {}
+            for mention in self.names.naming(name.unit):
+                found.setdefault(mention.caller, []).append(mention.number)
+            yield from found.items()
+            return
         if name.unit is not None:
             yield from _variable(self.flow, name.unit, name.name)
             return
@@ -93,8 +103,8 @@ class CalledObjects:
 class _Way:
     """Where what some values of a unit hold goes in it, and by what names it leaves."""
 
-    def __init__(self, flow: Flow, unit: Unit) -> None:
-        self.flow, self.unit, self.values = flow, unit, unit.code.values
+    def __init__(self, flow: Flow, callers: Callers, unit: Unit) -> None:
+        self.flow, self.callers, self.unit, self.values = flow, callers, unit, unit.code.values
         self.names: set[Name] = set()
         self.calls = False
         self._levels: dict[int, int] = {}
@@ -126,7 +136,7 @@ class _Way:
         method = self.unit.method
         further = 0 if method is not None and method.facts.is_property else 1
         returned = (levels[number] for number in code.returned if number in levels)
-        self.names.update(Name(self.unit.name, min(level + further, _OUTER)) for level in returned)
+        self.names.update(self._result(level + further) for level in returned)
 
     def _used(self, number: int, user: int, level: int) -> None:
         value = self.values[user]
@@ -143,7 +153,10 @@ class _Way:
         elif value.op in ("store_global", "store_class"):
             self.names.add(Name(value.data, level))
         elif value.op in ("yield", "yield from"):
-            self.names.add(Name(self.unit.name, min(level + 1, _OUTER)))
+            self.names.add(self._result(level + 1))
+
+    def _result(self, level: int) -> Name:
+        return Name(self.unit.name, min(level, _OUTER), unit=self.unit, result=True)
 
     def _owner(self, number: int) -> ClassDef | None:
         return self.unit.cls if self.unit.is_receiver(number) else None
@@ -171,10 +184,13 @@ class _Way:
         spoken = self.values[self.unit.root(callee)]
         if spoken.op == "attr" and spoken.data in _TAKING:
             self._put(spoken.args[0], level)  # `self.layers.append(block)`
-        if not self._handed(spoken, number, user, level) and name_of(spoken) in self.flow.models.handing:
+        if (
+            not self._handed(self.unit.root(callee), number, user, level)
+            and name_of(spoken) in self.flow.models.handing
+        ):
             self._reach(user, level)
 
-    def _handed(self, callee: Value, number: int, call: int, level: int) -> bool:
+    def _handed(self, callee: int, number: int, call: int, level: int) -> bool:
         """Whether what is called may be of the project; what its parameters get is noted."""
         units, classes = self._meant(callee)
         _, *given = self.values[call].args
@@ -187,8 +203,9 @@ class _Way:
                 self.names.update(Name(keyword, level, cls) for cls in classes if cls.find("__init__") is None)
         return bool(units or classes)
 
-    def _meant(self, callee: Value) -> tuple[list[Unit], list[ClassDef]]:
+    def _meant(self, number: int) -> tuple[list[Unit], list[ClassDef]]:
         """The functions, and the constructors of the classes, that may be called; these classes."""
+        callee = self.values[number]
         if callee.op in ("name", "import"):
             symbol = self.flow.symbol(self.unit, callee)
             cls = symbol if isinstance(symbol, ClassDef) else None
@@ -196,16 +213,7 @@ class _Way:
             unit = self.flow.unit_of(method) if isinstance(method, Method) else None
             return [unit] if unit is not None else [], [cls] if cls is not None else []
         units, classes = self.flow.defined(name_of(callee)) if callee.op == "attr" else ([], [])
-        if classes or callee.op != "attr" or self._is_of_any(callee.args[0]):
-            return units, classes
-        own = self.unit.cls
-        return [each for each in units if own is None or each.cls is not None and _related(each.cls, own)], []
-
-    def _is_of_any(self, owner: int) -> bool:
-        """Whether an object may be of any class: it is neither `self` nor `super()`."""
-        value = self.values[self.unit.root(owner)]
-        callee = self.values[value.args[0]] if value.op == "call" else value
-        return not self.unit.is_receiver(owner) and name_of(callee) != "super"
+        return [each for each in units if self.callers.may_be(self.unit, number, each)], classes
 
 
 def _parameters(unit: Unit, keyword: str | None, place: int) -> list[str]:

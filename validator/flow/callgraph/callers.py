@@ -7,6 +7,7 @@ module binds to another function. Such a mention is left out; what nothing speak
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 # What a call of an object runs.
 CALLED = ("__call__", "forward")
-_MAKING = ("__init__", "__new__", "__post_init__")
+_MAKING = ("__init__", "__new__", "__post_init__", "__call__")
 # Results of instructions that are no object of a class of the project.
 _BUILT = frozenset({"const", "tuple", "list", "set", "dict", "collect", "join", "slice", "compare"})
 _OF_FUNCTIONS = ("remote", "options", "bind", "__func__", "__wrapped__")
@@ -44,6 +45,7 @@ class Mention(NamedTuple):
     cls: ClassDef | None = None
     symbol: Symbol | None = None
     owner: str = ""  # the instruction that gives the owner of an attribute
+    number: int = -1  # the value that stands there
 
 
 class Callers:
@@ -55,7 +57,7 @@ class Callers:
         self._families: dict[ClassDef, frozenset[ClassDef]] = {}
         self._mentions: dict[str, list[Mention]] = {}
         self._straight: dict[ClassDef, bool] = {}
-        self._called = CalledObjects(flow)
+        self.objects = CalledObjects(flow, self)
 
     def of(self, unit: Unit, tests: bool = False) -> tuple[Unit, ...]:
         """The units that may call a unit; what tests do with code that is no test is not how it is used."""
@@ -70,17 +72,22 @@ class Callers:
         speaking = self.flow.mentions.naming(*called(unit))
         return unit.code.kind == "lambda" or any(inside or not is_test(each.path) for each in speaking)
 
+    def naming(self, unit: Unit) -> Iterator[Mention]:
+        """Where a name of a unit stands that may mean it."""
+        makes, a_property = unit.name in _MAKING, unit.method is not None and unit.method.facts.is_property
+        for name in called(unit):
+            for mention in self._mentioned(name):
+                if (mention.is_taken or a_property) and self._may_mean(unit, makes, mention):
+                    yield mention
+
+    def may_be(self, caller: Unit, number: int, unit: Unit) -> bool:
+        """Whether a value with the name of a unit may mean it."""
+        mention = self.mention(caller, number)
+        return mention is not None and self._may_mean(unit, unit.name in _MAKING, mention)
+
     def _found(self, unit: Unit, tests: bool) -> dict[Unit, None]:
         tests = tests or is_test(unit.path)
-        makes, a_property = unit.name in _MAKING, unit.method is not None and unit.method.facts.is_property
-        found = {
-            mention.caller: None
-            for name in called(unit)
-            for mention in self._mentioned(name)
-            if (mention.is_taken or a_property) and self._may_mean(unit, makes, mention)
-        }
-        if unit.cls is not None and unit.name in CALLED:  # `self.block(x)`
-            found |= dict.fromkeys(self._called.callers(unit.cls))
+        found = dict.fromkeys(mention.caller for mention in self.naming(unit))
         callers = [each for each in found if tests or not is_test(each.path)]
         if unit.name.startswith("__") and unit.cls is not None:  # `super().__init__()`
             below = (c.methods[unit.name] for c in unit.cls.descendants() if unit.name in c.methods)
@@ -99,12 +106,13 @@ class Callers:
         if known is None:
             names = self.flow.mentions.also((name,))
             found = (
-                self.mention(caller, number)
+                (self.mention(caller, number), number)
                 for caller in self.flow.mentions.naming(name)
                 for each in names
                 for number in caller.named.get(each, ())
             )
-            known = self._mentions[name] = [mention for mention in found if mention is not None]
+            known = [mention._replace(number=number) for mention, number in found if mention is not None]
+            self._mentions[name] = known
         return known
 
     def mention(self, caller: Unit, number: int) -> Mention | None:
