@@ -392,7 +392,7 @@ class Objects:
         if method is None or unit.code.kind != "function":
             return None
         versions = [each for each in _versions(method) if not each.facts.is_overload]
-        if not all(_is_callable(each) for each in versions) or _is_bound_again(method):
+        if not all(_is_callable(each) for each in versions) or is_bound_again(method):
             return None
         shown = method.name if method.cls is None else f"{method.cls.name}.{method.name}"
         found = [
@@ -515,7 +515,7 @@ def _versions(method: Method) -> list[Method]:
     return [Method(method.module, each, None) for each in facts] if len(facts) > 1 else [method]
 
 
-def _is_bound_again(method: Method) -> bool:
+def is_bound_again(method: Method) -> bool:
     """Whether the name of a function means something else as well: an import, an assignment, a wrapper."""
     module, name = method.module, method.name
     if method.cls is not None:

@@ -398,10 +398,10 @@ class _Statements(Expressions):
         if (as_try := _suppressing(node)) is not None:
             self._Try(as_try)
             return
-        depth = len(self._cleanups)
+        depth, waits = len(self._cleanups), isinstance(node, ast.AsyncWith)
         for item in node.items:
             manager = self.expression(item.context_expr)
-            entered = self.emit("enter", (manager,), None, place(item.context_expr))
+            entered = self.emit("enter", (manager,), "async" if waits else None, place(item.context_expr))
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, entered)
             at = place(item.context_expr)

@@ -26,7 +26,7 @@ within their unit, operands are such numbers.
 | `more`, `next` | an iterator | – (whether another round follows; the element of this round) |
 | `collect` | what a comprehension gathers, its iterators, its conditions | (kind, number of elements, of iterators) |
 | `unpack` | a tuple | (position, how many targets, position of a starred target or -1) |
-| `enter`, `leave` | a context manager; `leave`: the manager | – |
+| `enter`, `leave` | a context manager; `leave`: the manager | `enter`: `async` in `async with` |
 | `await`, `yield`, `yield from` | a value | – |
 | `caught` | the class or tuple of classes that the handler catches; none for all | their source, `*` for all |
 | `phi` | one operand for each predecessor | the variable's name |
