@@ -2,7 +2,10 @@
 
 What it does
     Reports calls of a class below `abc.ABC` (or with `ABCMeta`) for which an abstract method of a base is left without
-    a definition. Silent where a base outside of the project may define it, in tests, and where TypeError is expected.
+    a definition. Where the class comes by a value (a table of classes, a choice between two, a function that gives it
+    back), it is a warning, and silent for classes that others inherit from, for the class that is a method's own, and
+    behind a test that asks what is called. Silent where a base outside of the project may define the method, in tests,
+    and where TypeError is expected.
 
 Why is this bad
     Python refuses to make the object: TypeError. It is mostly found where an abstract method was renamed or added and
@@ -17,14 +20,20 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.definitions import PLAIN_BASES
-from validator.facts.model import Guard
+from validator.facts.model import At, Guard
 from validator.finding import Finding, Related
+from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
 RULE = Rule(
-    "MP143", "abstract-class-made", "error", stable_since="0.3.0", tokens=("abstractmethod", "abstractproperty")
+    "MP143",
+    "abstract-class-made",
+    "error",
+    stable_since="0.3.0",
+    tokens=("abstractmethod", "abstractproperty"),
+    solves=True,
 )
 
 # Decorators that leave a method abstract; `functools.cached_property` around one does not.
@@ -41,18 +50,38 @@ def check_project(project: Project) -> Iterator[Finding]:
         for function, call in project.calls(cls.name) if lacking else ():
             if project.lookup(function, call.target) is not cls or is_test(function.path) or _is_tried(call.guards):
                 continue
-            names = " and ".join(f"`{method.name}`" for method in lacking)
-            yield RULE.finding(
-                function.path,
-                call.at,
-                f"`{cls.name}` cannot be made: it lacks the abstract {names}: TypeError",
-                help=f"define {names} in `{cls.name}`",
-                related=[
-                    Related(cls.path, cls.facts.name_at[0], f"`{cls.name}` is defined here"),
-                    *(Related(each.path, each.facts.name_at[0], f"`{each.qualname}` is abstract") for each in lacking),
-                ],
-                context=f"{function.qualname}:{cls.name}",
-            )
+            yield _report(function.path, call.at, function.qualname, cls, lacking)
+        for place in _by_value(project, cls) if lacking and not cls.subclasses else ():
+            yield _report(place.unit.path, place.at, place.unit.qualname, cls, lacking, f"`{place.text}` may be of ")
+
+
+def _by_value(project: Project, cls: ClassDef) -> Iterator[Place]:
+    """The calls of what may be a class and does not bear its name: an element of a table, one of two, a result."""
+    queries = project.analysis(Queries)
+    for unit in sorted(queries.flow.calls_by_name.objects.makers(cls), key=lambda unit: unit.place):
+        for place in queries.calls_in(unit) if not is_test(unit.path) else ():
+            callee = place.operand(0)
+            spoken = callee.value.op in ("name", "import", "attr") or unit.is_receiver(callee.root.number)
+            if spoken or ("class", cls) not in callee.closed.objs or place.catches("TypeError", "Exception"):
+                continue
+            if not any(callee.root.key == part.root.key for test in place.tests for part in test.parts):
+                yield place
+
+
+def _report(path: str, at: At, where: str, cls: ClassDef, lacking: list[Method], chosen: str = "") -> Finding:
+    names = " and ".join(f"`{method.name}`" for method in lacking)
+    return RULE.finding(
+        path,
+        at,
+        f"{chosen}`{cls.name}`{', which' if chosen else ''} cannot be made: it lacks the abstract {names}: TypeError",
+        help=f"define {names} in `{cls.name}`",
+        related=[
+            Related(cls.path, cls.facts.name_at[0], f"`{cls.name}` is defined here"),
+            *(Related(each.path, each.facts.name_at[0], f"`{each.qualname}` is abstract") for each in lacking),
+        ],
+        context=f"{where}:{cls.name}",
+        severity="warning" if chosen else RULE.severity,
+    )
 
 
 def _lacking(cls: ClassDef) -> list[Method]:
@@ -101,9 +130,40 @@ def start(strategy):
     return strategy.run(Frontier()){mark}
 """
 
-INCORRECT = (_CLUSTERS.format(method="get_logs_stream", mark="  # error: MP143"),)
+_CHOSEN = """\
+import abc
+
+
+class Backend(abc.ABC):
+    @abc.abstractmethod
+    def wake_up(self):
+        ...
+
+
+class Local(Backend):
+    def wake_up(self):
+        return 1
+
+
+class Served(Backend):
+    def {method}(self):
+        return 2
+
+
+class Worker:
+    def __init__(self, strategy, name):
+        made = {{"local": Local, "served": Served}}[name]
+        self.backend = made(){mark}
+        self.other = (Served if strategy.served else Local)(){mark}
+"""
+
+INCORRECT = (
+    _CLUSTERS.format(method="get_logs_stream", mark="  # error: MP143"),
+    _CHOSEN.format(method="wakeup", mark="  # error: MP143"),
+)
 
 CORRECT = (
+    _CHOSEN.format(method="wake_up", mark=""),
     # `cached_property` does not tell that what it wraps is abstract
     """\
 import abc

@@ -43,30 +43,44 @@ class Name(NamedTuple):
     result: bool = False
 
 
+class _Step(NamedTuple):
+    """The units that call what is found under a name, as an object or as what makes one, and the names by which it goes
+    on from there."""
+
+    calling: frozenset[Unit]
+    making: frozenset[Unit]
+    names: frozenset[Name]
+
+
 class CalledObjects:
-    """Answers for one project."""
+    """Answers for one project; what tests do with its objects is left out."""
 
     def __init__(self, flow: Flow, names: Callers) -> None:
         self.flow, self.names = flow, names
-        self._known: dict[Name, tuple[frozenset[Unit], frozenset[Name]]] = {}
+        self._known: dict[Name, _Step] = {}
 
     def callers(self, cls: ClassDef) -> frozenset[Unit]:
-        """The units with a call of what may be an object of a class, or of one below it; those of tests are left out."""
+        """The units with a call of what may be an object of a class, or of one below it."""
+        return frozenset().union(*(step.calling for step in self._steps(cls)))
+
+    def makers(self, cls: ClassDef) -> frozenset[Unit]:
+        """The units with a call of what may be a class itself, or one below it."""
+        return frozenset().union(*(step.making for step in self._steps(cls)))
+
+    def _steps(self, cls: ClassDef) -> Iterator[_Step]:
         queue = [Name(each.name, _MAKER) for each in (cls, *cls.descendants())]
         seen: set[Name] = set(queue)
-        found: set[Unit] = set()
         while queue:
-            units, names = self._step(queue.pop())
-            found |= units
-            queue += names - seen
-            seen |= names
-        return frozenset(found)
+            step = self._step(queue.pop())
+            yield step
+            queue += step.names - seen
+            seen |= step.names
 
-    def _step(self, name: Name) -> tuple[frozenset[Unit], frozenset[Name]]:
-        """The units that call what is found under a name, and the names by which it goes on from there."""
+    def _step(self, name: Name) -> _Step:
         known = self._known.get(name)
         if known is None:
-            units: set[Unit] = set()
+            calling: set[Unit] = set()
+            making: set[Unit] = set()
             names: set[Name] = set()
             for unit, numbers in self._spoken(name):
                 if is_test(unit.path):
@@ -75,8 +89,10 @@ class CalledObjects:
                 way.follow(numbers, name.level)
                 names |= way.names
                 if way.calls:
-                    units.add(unit)
-            known = self._known[name] = frozenset(units), frozenset(names)
+                    calling.add(unit)
+                if way.makes:
+                    making.add(unit)
+            known = self._known[name] = _Step(frozenset(calling), frozenset(making), frozenset(names))
         return known
 
     def _spoken(self, name: Name) -> Iterator[tuple[Unit, list[int]]]:
@@ -106,7 +122,7 @@ class _Way:
     def __init__(self, flow: Flow, callers: Callers, unit: Unit) -> None:
         self.flow, self.callers, self.unit, self.values = flow, callers, unit, unit.code.values
         self.names: set[Name] = set()
-        self.calls = False
+        self.calls = self.makes = False
         self._levels: dict[int, int] = {}
         self._queue: list[int] = []
 
@@ -176,6 +192,7 @@ class _Way:
         callee = value.args[0]
         if callee == number:
             self.calls = self.calls or level != _MAKER
+            self.makes = self.makes or level != _MADE
             if level != _MADE:
                 self._reach(user, _MADE)
             if level == _OUTER:
