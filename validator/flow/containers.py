@@ -1,4 +1,5 @@
-"""What a unit puts into containers that others see: `self.parts.append(x)`, `TABLE[name] = cls`, `cls.x[a][b] = y`."""
+"""What a unit puts into containers that others see: `self.parts.append(x)`, `TABLE[name] = cls`, `cls.x[a][b] = y`,
+or `self.meters.setdefault(name, Meter())`."""
 
 from __future__ import annotations
 
@@ -48,6 +49,8 @@ def filled(unit: Unit) -> list[Filled]:
             callee = values[value.args[0]]
             row = _into(unit, callee.args[0], value.args[-1], callee.data not in _WHOLE, ())
             found.append(row._replace(counted=callee.data == "update") if row is not None else None)
+        elif value.op == "call" and len(value.args) == 3 and (outer := _outer(values, value)) is not None:
+            found.append(_into(unit, outer[0], value.args[2], False, (outer[1],)))
     return [row for row in found if row is not None]
 
 

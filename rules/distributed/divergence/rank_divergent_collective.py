@@ -72,6 +72,39 @@ def _evaluated(buffer: str, mark: str = "", options: str = "", test: str = "dist
 
 
 INCORRECT = [
+    # through what `setdefault` has put into a dictionary
+    """
+import torch
+import torch.distributed as dist
+
+class Meter:
+    def __init__(self):
+        self.total = torch.zeros(1)
+
+    def add(self, value):
+        self.total += value
+
+    def reduce(self):
+        dist.all_reduce(self.total)  # error: MP501
+
+class Meters:
+    def __init__(self):
+        self.known = {}
+
+    def add(self, name, value):
+        self.known.setdefault(name, Meter()).add(value)
+
+    def flush(self):
+        for name in sorted(self.known):
+            self.known[name].reduce()
+
+def log(losses):
+    meters = Meters()
+    for loss in losses:
+        meters.add("loss", loss)
+    if dist.get_rank() == 0:
+        meters.flush()
+""",
     # ranks take batches in turns: some have one more
     """
 import torch.distributed as dist
