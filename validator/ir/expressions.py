@@ -217,7 +217,11 @@ class Expressions(Builder):
             return
         if isinstance(node, ast.Starred):
             node = node.value
-        if isinstance(node, ast.Name):
+        if isinstance(node, ast.IfExp):  # `(wide if p.ndim > 1 else narrow).append(p)`: either of them
+            for each in (node.body, node.orelse):
+                if isinstance(each, ast.Name) and (variable := self.variable(each.id)) is not None:
+                    self._may_change(each, self.read(variable), call, position)
+        elif isinstance(node, ast.Name):
             if (variable := self.variable(node.id)) is not None:
                 self.write(variable, self.emit("mut", (value, call), position))
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):

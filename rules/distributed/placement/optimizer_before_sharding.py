@@ -349,6 +349,13 @@ def grouped(model, lr):
     fully_shard(model)
     return torch.optim.AdamW([{"params": decayed, "weight_decay": 0.1}, {"params": others}], lr=lr)
 
+def either(model, lr):
+    wide, narrow = [], []
+    for p in model.parameters():  # error: MP523
+        (wide if p.ndim > 1 else narrow).append(p)
+    fully_shard(model)
+    return torch.optim.AdamW([{"params": wide, "weight_decay": 0.1}, {"params": narrow}], lr=lr)
+
 def groups_of(model, decay):
     named = {n: p for n, p in model.named_parameters() if p.requires_grad}
     return [{"params": [p for p in named.values() if p.dim() > 1], "weight_decay": decay}]
