@@ -2,9 +2,10 @@
 
 What it does
     Reports a loop that makes a collective for each element of a set of texts (`set(state.keys())`, a set comprehension
-    over `named_parameters()`, a difference of such sets), for each file of an unsorted listing (`os.listdir`, `glob`),
-    or for each key of a dictionary whose keys were inserted by what the rank is. What is made from such a set keeps its
-    order, `sorted` gives it one. Barriers do not count: it does not matter which comes first.
+    over `named_parameters()`, a difference of such sets, a set to which they are added), for each file of an unsorted
+    listing (`os.listdir`, `glob`), or for each key of a dictionary whose keys were inserted by what the rank is. What
+    is made from such a set keeps its order, `sorted` gives it one. Barriers do not count: it does not matter which
+    comes first.
 
 Why is this bad
     Python gives strings other hashes in every process, so each rank goes through the same set in another order: rank 0
@@ -95,6 +96,18 @@ def _header(over: Place) -> int:
 
 
 INCORRECT = [
+    # a set that grows, of the keys of what `dict` makes of pairs
+    """
+import torch.distributed as dist
+
+def sync(model, filters):
+    buffers = dict(model.named_buffers())
+    chosen = set()
+    for each in filters:
+        chosen.update(n for n in buffers if each(n))
+    for name in chosen:  # error: MP508
+        dist.broadcast(buffers[name], src=0)
+""",
     """
 import torch.distributed as dist
 
@@ -135,6 +148,26 @@ def train(compute):
 ]
 
 CORRECT = [
+    """
+import torch.distributed as dist
+
+def select(names, filters):
+    chosen, listed = set(), list()
+    for each in filters:
+        chosen.update(n for n in names if each(n))
+        listed.extend(n for n in names if each(n))
+    return sorted(chosen), listed
+
+def sync(model, filters):
+    buffers = dict(model.named_buffers())
+    chosen, listed = select(buffers, filters)
+    for name in chosen:
+        dist.broadcast(buffers[name], src=0)
+    for name in listed:
+        dist.broadcast(buffers[name], src=0)
+    for name in buffers:
+        dist.broadcast(buffers[name], src=0)
+""",
     """
 import os
 import torch.distributed as dist

@@ -9,12 +9,13 @@ from validator.domains.spmd import NONE, combined
 from validator.flow.calls.arguments import Arguments
 from validator.flow.calls.libraries.randomness import drawn_as
 from validator.flow.containers import GROWING
-from validator.flow.values import UNKNOWN, Val, elements, join2, obj, sequence
+from validator.flow.values import UNKNOWN, Val, beside, elements, is_text, join2, obj, sequence, unordered
 from validator.models import Row
 
 if TYPE_CHECKING:
     from validator.flow.calls.in_hand import Call
 
+_OF_SETS = frozenset({"add", "update"})  # of what is no dictionary
 _OF_TORCH = Row("", draws="torch")  # what draws from PyTorch's own generator
 
 
@@ -31,8 +32,10 @@ def growth(name: str, arguments: Arguments) -> Callable[[Val], Val] | None:
             return Val(before.objs | more, before.v, before.n, before.p, before.state)
         part = elements(added) if name in ("extend", "update") else added
         grown = sequence(join2(elements(before), part))
+        is_set = name in _OF_SETS and not before.of("dict")
+        order = frozenset({unordered("set")}) if is_set and is_text(part) else beside(before, "unordered")
         n = combined(before.n, added.n if name in ("extend", "update") else NONE)
-        return Val(grown.objs, combined(before.v, added.v), n, before.p, before.state)
+        return Val(grown.objs | order, combined(before.v, added.v), n, before.p, before.state)
 
     return change
 

@@ -11,6 +11,7 @@ from validator.domains.spmd import Causes, combined, held, only, rank, unsure
 from validator.flow.attributes import attribute
 from validator.flow.calls.arguments import Arguments
 from validator.flow.calls.construction import as_dictionary
+from validator.flow.calls.elements import element
 from validator.flow.calls.libraries.computed import same
 from validator.flow.calls.libraries.containers import LAZY
 from validator.flow.calls.libraries.environment import environment
@@ -28,6 +29,7 @@ from validator.flow.values import (
     const,
     dictionary_of,
     is_dictionary,
+    is_text,
     join,
     join2,
     obj,
@@ -106,9 +108,24 @@ def _partial(arguments: Arguments) -> Val:
 
 
 def _dictionary(call: Call, dotted: str, arguments: Arguments) -> Val | None:
+    if len(arguments) == 1 and arguments[0][0] is None and (made := _of_pairs(call, arguments[0][1])) is not None:
+        return made
     if not arguments or any(n in (None, "*") and not v.of("dict") for n, v in arguments):
         return None
     return dictionary_of((None if n in (None, "**") else n, v) for n, v in arguments)
+
+
+def _of_pairs(call: Call, pairs: Val) -> Val | None:
+    """`dict(pairs)` of keys that are texts, which stand beside it as in a state: one goes through them."""
+    rows = [o[1] for o in element(call.at, pairs).of("tuple")] if pairs.of("seq") and not pairs.of("dict") else []
+    if len(rows) != 1 or len(rows[0]) != 2 or not is_text(rows[0][0]):
+        return None
+    keys, held = rows[0]
+    return Val(sequence(keys).objs | dictionary_of([((), held)]).objs, pairs.v, pairs.n, state=pairs.state)
+
+
+def _empty(call: Call, dotted: str, arguments: Arguments) -> Val | None:
+    return None if arguments else tuple_of(())
 
 
 def _fields(call: Call, dotted: str, arguments: Arguments) -> Val | None:
@@ -150,6 +167,7 @@ def _environment(call: Call, dotted: str, arguments: Arguments) -> Val | None:
 
 
 _SPECIAL: dict[str, Callable[[Call, str, Arguments], Val | None]] = {
+    "list": _empty, "set": _empty,
     "dict": _dictionary, "dataclasses.asdict": _fields, "~receiver": _receiver, "functools.wraps": _itself,
     "~itself": _itself, "super": _super, "getattr": _attribute, "hasattr": _attribute, "os.getenv": _environment,
     "os.environ.get": _environment,
