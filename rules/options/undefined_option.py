@@ -149,8 +149,10 @@ def _excused(guards: tuple[Guard, ...], name: str) -> bool:
 
 
 def _depends(read: Read) -> bool:
-    """Whether the read is taken under a condition about something else than options."""
-    return any(g.kind == "if" and f"{read.receiver}." not in g.text for g in read.guards)
+    """Whether the read is taken under a condition about something else than options, and than which rank this is: every
+    program has all ranks."""
+    ranks = {test.text for test in read.place.tests_inside if test.varies("rank")}
+    return any(g.kind == "if" and f"{read.receiver}." not in g.text and g.text not in ranks for g in read.guards)
 
 
 def _decided(read: Read, held: Held, namespaces: Namespaces) -> bool:
