@@ -186,6 +186,33 @@ def _names(parsers: list[Parser]) -> str:
 
 
 INCORRECT = (
+    # which rank it is decides nothing about the program
+    """# file: common.py
+import os
+
+
+def set_up(args):
+    rank = int(os.environ.get("RANK", 0))
+    quiet = rank != 0 and not args.log_every_rank  # error: MP301
+    print(quiet, args.level)
+# file: sft.py
+import argparse
+
+from common import set_up
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--level")
+set_up(parser.parse_args())
+# file: rm.py
+import argparse
+
+from common import set_up
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--level")
+parser.add_argument("--log_every_rank", action="store_true")
+set_up(parser.parse_args())
+""",
     # a part of the namespace that a function gets
     """import argparse
 from types import SimpleNamespace
