@@ -244,6 +244,37 @@ def start(fast):
         command.append("--no-such-flag")
     subprocess.check_call(command)
 """,
+    _TRAIN
+    + """# file: evaluation.py
+import os
+import subprocess
+import sys
+
+
+class Job:
+    def __init__(self, processes):
+        self.processes = processes
+
+    def command(self, size, more):
+        command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node", str(self.processes)]
+        command += ["-m", "demo.train"]
+        options = {"ds.zero_stage": 3, "batch-size": size}
+        for name, value in options.items():
+            command += [f"--{name}", str(value)]  # error: MP701
+        return command + ["--train.batch_size", "8", "--learning_rate", "1e-5"]  # error: MP701
+
+    def run(self, size):
+        subprocess.run(self.command(size, []), check=True)
+
+
+def start(path, stage):
+    os.system(f"python demo/train.py --ds.zero_stage {stage} --out {path}")  # error: MP701
+    subprocess.run("python -m demo.train --zero_stagge 3 > log", shell=True)  # error: MP701
+
+
+Job(8).run(16)
+start("log", 3)
+""",
     _HELPED
     + """# file: run.sh
 torchrun --nproc_per_node 8 -m demo.train --tp_size 2 \\
@@ -261,6 +292,26 @@ python -m rl.evaluate --ppo_epochs 2  # error: MP701
 )
 
 CORRECT = (
+    _TRAIN
+    + """# file: evaluation.py
+import os
+import subprocess
+
+
+def start(path, stage, more, fast):
+    options = {"zero_stage": stage}
+    if fast:
+        options = {}
+    command = ["python", "-m", "demo.train"]
+    for name, value in options.items():
+        command += [f"--{name}", str(value)]
+    subprocess.run(command + more)
+    os.system(f"python demo/train.py --ds.zero_stage {stage} {more} | tee --append {path}")
+    os.system("echo python demo/train.py --zero_stagge 3")
+
+
+start("log", 3, [], False)
+""",
     _CLASSES
     + """# file: run.sh
 python -m rl.train --ppo_epochs 2 --no-use_cache --optimizer.learning_rate 1e-6

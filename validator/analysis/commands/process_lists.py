@@ -1,8 +1,10 @@
-"""Commands that Python code starts from literal lists: `subprocess.run(["torchrun", "--nproc_per_node", "2", …])`.
+"""Commands that Python code starts from lists, `subprocess.run(["torchrun", "--nproc_per_node", "2", …])`, and texts:
+`os.system(f"python evaluate.py --checkpoint {path}")`.
 
-Only lists whose beginning names a launcher are read; what is not literal in them is not known. A list that is bound to
-a name and grows (`command += […]`, `.extend([…])`, `.append(…)`) is read as it stands at the call; what is added under
-a condition, or in a loop, is not known.
+Only lists and texts whose beginning names a launcher are read; what is not literal in them is not known. A list that is
+bound to a name and grows (`command += […]`, `.extend([…])`, `.append(…)`) is read as it stands at the call, or where
+the function that makes it gives it back (`run(self.command(…))`); a loop over what is written there is done round by
+round. What is added under a condition, or in another loop, is not known.
 """
 
 from __future__ import annotations
@@ -10,18 +12,30 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from functools import cached_property
+from typing import NamedTuple
 
 from validator.analysis.commands.fields import Bit, Field, Place
 from validator.analysis.commands.scripts import Run
-from validator.facts.model import Call
+from validator.facts.model import Argument, Call
 from validator.project import Method, Project
 
 _STARTERS = frozenset({"run", "Popen", "call", "check_call", "check_output", "execute_subprocess_async", "run_command"})
+_OF_TEXTS = frozenset({"system", "popen"})
 _WORDS = ("torchrun", "torch.distributed", "deepspeed", "accelerate", "python", "sys.executable")
+_OF_SHELLS = frozenset("|&;<>()`$\\'\"#\n")
+
+Values = dict[str, ast.expr]  # what plain local names are bound to; `?` where that is more than one thing
+
+
+class _Word(NamedTuple):
+    """An item of a list, and what the names in it stand for."""
+
+    node: ast.expr
+    values: Values
 
 
 class ProcessLists:
-    """The command lists of a project's Python code."""
+    """The commands of a project's Python code."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -31,48 +45,131 @@ class ProcessLists:
         return tuple(self._all())
 
     def _all(self) -> Iterator[Run]:
-        for function, call in self.project.calls(*_STARTERS):
-            if not self._starts(function, call):
+        for function, call in self.project.calls(*_STARTERS, *_OF_TEXTS):
+            given = call.args[0] if call.args and call.args[0].keyword is None else None
+            if given is None or not self._starts(function, call):
                 continue
-            if (made := self._list(function, call)) is not None:
-                node, items, values = made
-                fields = tuple(_field(item, function.path, values) for item in items)
-                at = (node.lineno, node.col_offset + 1, node.end_lineno or 0, (node.end_col_offset or 0) + 1)
-                yield Run(function.path, fields, at, (), None, True, False)
+            if (text := _text_at(function, given)) is not None:
+                fields = _split(text, function.path, _locals(function.node))
+                if fields and any(word in fields[0].text for word in _WORDS):
+                    yield Run(function.path, fields, _span(text), (), None, True, False)
+            elif call.method not in _OF_TEXTS:
+                yield from self._of_list(function, call, given)
 
     def _starts(self, function: Method, call: Call) -> bool:
-        if not call.args or call.args[0].keyword is not None:
-            return False
         dotted = self.project.dotted(function, call.target)
-        if not dotted.startswith("subprocess.") and call.method not in ("execute_subprocess_async", "run_command"):
-            return False
-        text = call.args[0].value
-        if call.args[0].kind == "path":
-            rows = [row for row in function.facts.assigns if row.target == text]
-            whole = bool(rows) and all(row.kind == "aug" for row in rows[1:])
-            return whole and any(word in rows[0].value for word in _WORDS)
-        return text.startswith("[") and any(word in text for word in _WORDS)
+        if call.method in _OF_TEXTS:
+            return dotted.startswith("os.")
+        return dotted.startswith("subprocess.") or call.method in ("execute_subprocess_async", "run_command")
 
-    def _list(self, function: Method, call: Call) -> tuple[ast.expr, list[ast.expr], dict[str, ast.expr]] | None:
-        """The list given to a call, or the one that the name given to it is bound to; and plain local values."""
-        tree = function.node
-        if tree is None:
+    def _of_list(self, function: Method, call: Call, given: Argument) -> Iterator[Run]:
+        maker, node = function, _argument(function, given)
+        if given.kind == "call":
+            made = self._maker(function, given.value)
+            maker, node = made if made is not None else (function, None)
+        found = _list(maker, node, call.at[0] if maker is function else node.lineno) if node is not None else None
+        if found is not None:
+            first, words = found
+            fields = tuple(_field(word.node, maker.path, word.values) for word in words)
+            yield Run(maker.path, fields, _span(first), (), None, True, False)
+
+    def _maker(self, function: Method, target: str) -> tuple[Method, ast.expr] | None:
+        """The function of the project that makes a list which is started, and what it gives back."""
+        own = target.partition(".")[2] if target.startswith("self.") and function.cls is not None else ""
+        made = function.cls.find(own) if own and function.cls is not None else self.project.lookup(function, target)
+        if not isinstance(made, Method) or made.node is None:
             return None
-        argument = call.args[0]
-        name = argument.value if argument.kind == "path" else ""
-        values: dict[str, ast.expr] = {}
-        found: ast.expr | None = None
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-                target = node.targets[0].id
-                if target == name and isinstance(node.value, ast.List | ast.BinOp):
-                    found = node.value
-                values[target] = ast.Name("?") if target in values else node.value
-            elif not name and isinstance(node, ast.List) and (node.lineno, node.col_offset + 1) == argument.at[:2]:
-                found = node
-        if found is None or not (items := _elements(found)):
-            return None
-        return found, [*items, *(_added(tree, name, found, call.at[0]) if name else ())], values
+        returns = [each for each in _own_nodes(made.node) if isinstance(each, ast.Return)]
+        return (made, returns[0].value) if len(returns) == 1 and returns[0].value is not None else None
+
+
+def _list(function: Method, node: ast.expr, last: int) -> tuple[ast.expr, list[_Word]] | None:
+    """A list that begins with the name of a launcher: where it is written, and its items with what is added to it up to
+    a line."""
+    values = _locals(function.node)
+    begun = node
+    while isinstance(begun, ast.BinOp) and isinstance(begun.op, ast.Add):
+        begun = begun.left
+    name = begun.id if isinstance(begun, ast.Name) else ""
+    first = _begun(function, name) if name else begun
+    if first is None or not isinstance(first, ast.List | ast.BinOp) or not _elements(first):
+        return None
+    if not any(word in ast.unparse(first) for word in _WORDS):
+        return None
+    words = [_Word(each, values) for each in _elements(first)]
+    if name and function.node is not None:
+        words += _added(function.node, name, first, last, values)
+        words += [_Word(each, values) for each in _elements(node)[1:]]
+    return first, words
+
+
+def _begun(function: Method, name: str) -> ast.expr | None:
+    """What a name is bound to, where it is bound once and else only grows."""
+    rows = [row for row in function.facts.assigns if row.target == name]
+    if not rows or any(row.kind != "aug" for row in rows[1:]) or function.node is None:
+        return None
+    bound = (each for each in ast.walk(function.node) if isinstance(each, ast.Assign) and len(each.targets) == 1)
+    return next((e.value for e in bound if isinstance(e.targets[0], ast.Name) and e.targets[0].id == name), None)
+
+
+def _locals(tree: ast.AST | None) -> Values:
+    values: Values = {}
+    for node in ast.walk(tree) if tree is not None else ():
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            name = node.targets[0].id
+            values[name] = ast.Name("?") if name in values else node.value
+    return values
+
+
+def _own_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """What stands in a function, and not in one inside it."""
+    for child in ast.iter_child_nodes(tree):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            yield child
+            yield from _own_nodes(child)
+
+
+def _argument(function: Method, given: Argument) -> ast.expr | None:
+    """The expression of an argument."""
+    for node in ast.walk(function.node) if function.node is not None else ():
+        if isinstance(node, ast.expr) and (node.lineno, node.col_offset + 1) == given.at[:2]:
+            return node
+    return None
+
+
+def _text_at(function: Method, given: Argument) -> ast.expr | None:
+    """The text that an argument is, or that the name given is bound to."""
+    node = _argument(function, given) if given.kind in ("path", "const", "other") else None
+    if isinstance(node, ast.Name):
+        node = _begun(function, node.id)
+    plain = isinstance(node, ast.Constant) and isinstance(node.value, str)
+    return node if plain or isinstance(node, ast.JoinedStr) else None
+
+
+def _split(text: ast.expr, path: str, values: Values) -> tuple[Field, ...]:
+    """The words of a text, up to what a shell reads in its own way; what is put into it may be any number of words."""
+    place = Place(path, text.lineno, text.col_offset + 1)
+    words: list[list[Bit]] = [[]]
+    for bit in _bits(text, place, values):
+        if bit.why:
+            words[-1].append(bit._replace(many=True))
+            continue
+        for number, part in enumerate(_before_shell(bit.text).split(" ")):
+            if number:
+                words.append([])
+            words[-1] += [bit._replace(text=part)] if part else []
+        if _before_shell(bit.text) != bit.text:
+            break
+    fields = [Field((word[0]._replace(width=1), *word[1:])) for word in words if word]
+    return tuple(fields)
+
+
+def _before_shell(text: str) -> str:
+    return text[: min((n for n, letter in enumerate(text) if letter in _OF_SHELLS), default=len(text))]
+
+
+def _span(node: ast.expr) -> tuple[int, int, int, int]:
+    return node.lineno, node.col_offset + 1, node.end_lineno or 0, (node.end_col_offset or 0) + 1
 
 
 def _elements(node: ast.expr) -> list[ast.expr]:
@@ -88,21 +185,55 @@ def _any_number(node: ast.expr) -> ast.Starred:
     return ast.copy_location(ast.Starred(node, ast.Load()), node)
 
 
-def _added(tree: ast.AST, name: str, first: ast.expr, last: int) -> Iterator[ast.expr]:
+def _added(tree: ast.AST, name: str, first: ast.expr, last: int, values: Values) -> Iterator[_Word]:
     """What is added to a named list between the line that makes it and the one that starts the command."""
-    for statement, certain in _statements(tree, True):
+    for statement, known in _statements(tree, values):
         if first.lineno < statement.lineno <= last:
             for item in _additions(statement, name):
-                yield item if certain else _any_number(item)
+                yield _Word(item, known) if known is not None else _Word(_any_number(item), values)
 
 
-def _statements(node: ast.AST, certain: bool) -> Iterator[tuple[ast.stmt, bool]]:
-    """The statements of a function in order, each with whether it runs once in every call."""
+def _statements(node: ast.AST, values: Values | None) -> Iterator[tuple[ast.stmt, Values | None]]:
+    """The statements of a function in order, each with what names stand for where it runs once in every call; in a loop
+    over what is written there, once for each round."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.stmt):
-            yield child, certain
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.expr):
-            yield from _statements(child, certain and not isinstance(child, ast.If | ast.For | ast.While | ast.Try))
+            yield child, values
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.expr):
+            continue
+        rounds = _rounds(node, child, values) if isinstance(child, ast.For) and values is not None else None
+        if rounds is not None and isinstance(child, ast.For):
+            for known in rounds:
+                for statement in child.body:
+                    yield statement, known
+                    yield from _statements(statement, None)
+        else:
+            branches = isinstance(child, ast.If | ast.For | ast.While | ast.Try)
+            yield from _statements(child, None if branches else values)
+
+
+def _rounds(around: ast.AST, loop: ast.For, values: Values) -> list[Values] | None:
+    """What names stand for in each round of a loop over a dictionary's items, or a list, that is written out and that
+    nothing around the loop does anything else with."""
+    if any(isinstance(each, ast.Break | ast.Continue) for each in ast.walk(loop)):
+        return None
+    over, items = loop.iter, None
+    if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr == "items":
+        named = over.func.value
+        table = values.get(named.id) if isinstance(named, ast.Name) and _mentions(around, named.id) == 2 else named
+        if isinstance(table, ast.Dict) and all(key is not None for key in table.keys):
+            items = [[key, value] for key, value in zip(table.keys, table.values, strict=True) if key is not None]
+    elif isinstance(over, ast.List | ast.Tuple):
+        items = [each.elts if isinstance(each, ast.Tuple) else [each] for each in over.elts]
+    names = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
+    if items is None or any(len(each) != len(names) for each in items):
+        return None
+    plain = [name.id for name in names if isinstance(name, ast.Name)]
+    return [{**values, **dict(zip(plain, each, strict=True))} for each in items] if len(plain) == len(names) else None
+
+
+def _mentions(tree: ast.AST, name: str) -> int:
+    return sum(isinstance(node, ast.Name) and node.id == name for node in ast.walk(tree))
 
 
 def _additions(statement: ast.stmt, name: str) -> list[ast.expr]:
