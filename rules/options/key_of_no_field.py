@@ -2,9 +2,10 @@
 
 What it does
     Finds the class that a section of a YAML, TOML or JSON file sets the fields of (a data class, a model of pydantic,
-    a class of attrs): by the annotation of the field that the section stands under, elsewhere by its keys, most of
-    which must be fields, or by the path of keys that it stands under, where all sections there are of one class (then
-    the key must be a name that the code does not have at all). Reports a key that the class has no field for, once
+    a class of attrs): by the annotation of the field that the section stands under, by the call that code hands it to
+    (`C(**section)`, `C.from_dict(section)`), elsewhere by its keys, most of which must be fields, or by the path of
+    keys that it stands under, where all sections there are of one class (then the key must be a name that the code does
+    not have at all). Reports a key that the class has no field for, once
     for each class and key. Silent about keys that the code spells as a text (an alias, an old name that is still
     read), asks the section for (`config.training.strategy`), or that begin with what it takes off a name
     (`removeprefix("fsdp_")`); about sections of which most is strange to the class; about keys that other values take
@@ -149,6 +150,36 @@ def load(path):
 """
 
 INCORRECT = (
+    # code hands the section to the class
+    """# file: rollout.py
+import dataclasses
+from dataclasses import dataclass
+
+import yaml
+
+
+@dataclass
+class Generation:
+    temperature: float = 1.0
+    max_new_tokens: int = 256
+
+    @classmethod
+    def from_dict(cls, given):
+        names = {each.name for each in dataclasses.fields(cls)}
+        return cls(**{key: value for key, value in given.items() if key in names})
+
+
+class Engine:
+    def __init__(self, path="configs/rollout.yaml"):
+        with open(path) as file:
+            config = yaml.safe_load(file)["rollout"]
+        self.generation = Generation.from_dict(config["generation"])
+# file: configs/rollout.yaml
+rollout:
+  generation:
+    temperature: 1.0
+    max_new_token: 2048  # error: MP307
+""",
     _CLASSES
     + """# file: configs/ppo.yaml
 learning_rate: 1.0e-6
@@ -182,6 +213,35 @@ worker_timeout = 7200  # error: MP307
 )
 
 CORRECT = (
+    """# file: rollout.py
+import dataclasses
+from dataclasses import dataclass
+
+import yaml
+
+
+@dataclass
+class Generation:
+    temperature: float = 1.0
+    max_new_tokens: int = 256
+
+    @classmethod
+    def from_dict(cls, given):
+        names = {each.name for each in dataclasses.fields(cls)}
+        return cls(**{key: value for key, value in given.items() if key in names})
+
+
+class Engine:
+    def __init__(self, path="configs/rollout.yaml"):
+        with open(path) as file:
+            config = yaml.safe_load(file)["rollout"]
+        self.generation = Generation.from_dict(config["generation"])
+# file: configs/rollout.yaml
+rollout:
+  generation:
+    temperature: 1.0
+    max_new_tokens: 2048
+""",
     _CLASSES
     + """# file: configs/ppo.yaml
 common: &offload

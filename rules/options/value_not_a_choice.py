@@ -6,7 +6,7 @@ What it does
     be for; and the name of a class under a key that elsewhere names classes which a decorator registers
     (`@OptimizerConfig.register_subclass("adam")`, `type: adam`), where no class below that of the field has the name.
     Also a text that the program which reads the file looks up in a table that lacks it, or refuses by itself
-    (`OPTIMIZERS[config["optim"]]`, see MP315).
+    (`OPTIMIZERS[config["optim"]]`, `Mode[settings.mode]` of an enumeration, see MP315).
     As a note also a value that no code spells under a key whose values in other files are entries of one table of
     functions or classes (a dictionary, a decorator): that the table is what this file's value is looked up in, and by
     which program, the source does not say. Upper and lower case are one. A note, too, where the code spells the value
@@ -26,7 +26,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from validator.analysis.interfaces.unspelled import Unspelled
-from validator.analysis.options.accepted import Accepted
+from validator.analysis.options.accepted import Accepted, Asked
+from validator.analysis.options.composed import Node
 from validator.analysis.options.sections import Sections
 from validator.analysis.options.spelled import Spelled
 from validator.errors import nearest
@@ -55,8 +56,33 @@ def check_project(project: Project) -> Iterator[Finding]:
                 severity: Severity = "note" if known and not fill.schema.is_strict else "warning"
                 yield _report(fill, setting, f"`{fill.schema.cls.name}.{field.name}` allows", allowed, severity)
     yield from _unregistered(project, fills)
+    yield from _looked_up(project, fills)
     yield from _refused_by_program(project)
     yield from _unlisted(project)
+
+
+def _looked_up(project: Project, fills: list[Fill]) -> Iterator[Finding]:
+    """Values of fields that the code looks up in vain, or refuses."""
+    asked = project.analysis(Accepted).fields if fills else {}
+    for fill in fills:
+        for setting, field in fill.fields:
+            text = setting.value
+            rows = asked.get((fill.schema.cls, field.name), []) if isinstance(text, str) and _is_written(text) else []
+            refused = next((each for each in rows if isinstance(text, str) and each.refuses(text)), None)
+            if refused is not None and not fill.alike:
+                yield _refused(setting, fill.section.path, field.name, refused)
+
+
+def _refused(setting: Setting | Node, path: str, key: str, asked: Asked) -> Finding:
+    text = str(setting.value)
+    return RULE.finding(
+        path,
+        setting.at,
+        f"`{key}` is {text!r}: {asked.told(text)}",
+        help=asked.advice(text),
+        related=[asked.related],
+        context=f"{key}={text}",
+    )
 
 
 def _refused_by_program(project: Project) -> Iterator[Finding]:
@@ -74,14 +100,7 @@ def _refused_by_program(project: Project) -> Iterator[Finding]:
                 continue
             if root.given and (node.path, node.at) not in told:
                 told.add((node.path, node.at))
-                yield RULE.finding(
-                    node.path,
-                    node.at,
-                    f"`{key}` is {text!r}: {asked.told(text)}",
-                    help=asked.advice(text),
-                    related=[asked.related],
-                    context=f"{key}={text}",
-                )
+                yield _refused(node, node.path, key, asked)
 
 
 def _allowed(fill: Fill, name: str) -> list[object]:
@@ -269,6 +288,35 @@ schedule:
 """
 
 INCORRECT = (
+    # an enumeration is looked up by the names of its members
+    """# file: settings.py
+from dataclasses import dataclass
+from enum import Enum
+
+import yaml
+
+
+class Mode(str, Enum):
+    FULL = "full-shard"
+    HYBRID = "hybrid-shard"
+
+
+@dataclass
+class Wrapping:
+    mode: Mode = Mode.FULL
+    prefetch: bool = False
+
+    @classmethod
+    def load(cls, path):
+        with open(path) as file:
+            made = cls(**yaml.safe_load(file)["wrapping"])
+        made.mode = Mode[made.mode]
+        return made
+# file: configs/many.yaml
+wrapping:
+  mode: hybrid-shard  # error: MP308
+  prefetch: true
+""",
     _LOOKED_UP.replace("{kind}{mark}", "cosin  # error: MP308"),
     _TABLE
     + """# file: d.yaml
@@ -302,6 +350,34 @@ optimizer:
 )
 
 CORRECT = (
+    """# file: settings.py
+from dataclasses import dataclass
+from enum import Enum
+
+import yaml
+
+
+class Mode(str, Enum):
+    FULL = "full-shard"
+    HYBRID = "hybrid-shard"
+
+
+@dataclass
+class Wrapping:
+    mode: Mode = Mode.FULL
+    prefetch: bool = False
+
+    @classmethod
+    def load(cls, path):
+        with open(path) as file:
+            made = cls(**yaml.safe_load(file)["wrapping"])
+        made.mode = Mode(made.mode)
+        return made
+# file: configs/many.yaml
+wrapping:
+  mode: hybrid-shard
+  prefetch: true
+""",
     _LOOKED_UP.replace("{kind}{mark}", "linear"),
     _TABLE
     + """# file: d.yaml

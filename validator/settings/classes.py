@@ -146,7 +146,7 @@ class Schemas:
         declared = self.flow.fields.declared(cls, name)
         classes, around = _held(declared)
         allowed = choices(text) if "Literal" in text else None
-        if classes and all(_is_enumeration(each) for each in classes):
+        if classes and all(is_enumeration(each) for each in classes):
             only = not around and declared.objs <= {NONE_OBJ, *(("self", each) for each in classes)}
             allowed, classes = [v for each in classes for v in _members(each)] if only else None, ()
         places = (row.at for each in cls.mro for row in body_of(each) if row.target == name and row.annotation)
@@ -159,7 +159,8 @@ def _holds_settings(cls: ClassDef) -> bool:
     )
 
 
-def _is_enumeration(cls: ClassDef) -> bool:
+def is_enumeration(cls: ClassDef) -> bool:
+    """Whether a class is an enumeration."""
     return any(base.rpartition(".")[2] in _ENUMERATIONS for base in cls.external_bases)
 
 

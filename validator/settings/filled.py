@@ -1,7 +1,8 @@
 """Which sections of configuration files set the fields of which classes, and which of their keys are no fields.
 
-A section that stands under a field with a class as annotation fills that class. Elsewhere the keys tell: the class that
-has most of them as fields, where hardly one is left over.
+A section that stands under a field with a class as annotation fills that class, and one that code hands to a class does
+(`C.from_dict(config["generation"])`). Elsewhere the keys tell: the class that has most of them as fields, where hardly
+one is left over.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import NamedTuple
 from validator.facts.config_files import Setting, Settings
 from validator.project import ClassDef, Project
 from validator.settings.classes import Field, Schema, Schemas
+from validator.settings.handed import Handed
 from validator.settings.sections import Section, tree
 
 _KEYS = 4  # keys that must be fields before a section is taken for a class that nothing else names
@@ -24,8 +26,8 @@ _SHARE = 4  # and of so many keys one may be a stranger
 class Fill(NamedTuple):
     """A section that sets fields of a class: of `schema`, or of another one of those `among` which it was found.
 
-    `declared`: by the annotation of the field that it stands under. `alike`: only because all sections under such a
-    path that are known fill that class, and a key of it is a field.
+    `declared`: by the annotation of the field that it stands under, or by the call that it is handed to. `alike`: only
+    because all sections under such a path that are known fill that class, and a key of it is a field.
     """
 
     section: Section
@@ -66,6 +68,7 @@ class Filled:
 
     def __init__(self, project: Project) -> None:
         self.schemas = project.analysis(Schemas)
+        self.handed = project.analysis(Handed)
         self._unknown: dict[str, list[Section]] = {}
         files = ((s.path, s.facts.extra.get("settings")) for s in project.files.values())
         self.files: dict[str, Settings] = {path: rows for path, rows in files if rows and not _is_of_a_model(rows)}
@@ -100,9 +103,10 @@ class Filled:
 
     def _free(self, section: Section) -> Iterator[Fill]:
         """What a section fills that stands under no field, or under one that may hold anything."""
-        among = () if section.is_list else self._recognised(section)
+        handed = self._handed(section)
+        among = handed or (() if section.is_list else self._recognised(section))
         if among:
-            yield from self._filled(section, among, declared=False)
+            yield from self._filled(section, among, declared=bool(handed))
         else:
             if section.name.isidentifier() and not section.is_list:
                 self._unknown.setdefault(section.path, []).append(section)
@@ -117,6 +121,12 @@ class Filled:
             for part in _parts(inner, field.around if field is not None else ""):
                 found = self._in_order(part, field.classes) if field is not None and not part.is_list else ()
                 yield from self._filled(part, found, declared=True) if found else self._free(part)
+
+    def _handed(self, section: Section) -> tuple[Schema, ...]:
+        """The one class that code hands a section to."""
+        first = next(iter(section.keys.values()), None)
+        found = self.handed.classes.get((section.path, first.at), ()) if first is not None else ()
+        return found if len(found) == 1 else ()
 
     def _recognised(self, section: Section) -> tuple[Schema, ...]:
         """The classes that most keys of a section, and of those in it, are fields of, the best one first."""

@@ -21,7 +21,8 @@ from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.values.text_origins import Origin, text_origins
 from validator.flow.values import Obj
-from validator.project import Missing, Module, Project
+from validator.project import ClassDef, Missing, Module, Project
+from validator.settings.classes import Schemas
 
 _REFUSING = frozenset({"KeyError", "LookupError", "Exception", "BaseException"})
 _COMPARING = frozenset({"Eq", "NotEq", "In", "NotIn"})
@@ -114,6 +115,22 @@ class Accepted:
         """The sections of configurations, with the key whose value comes to such a place."""
         rows = ((o, key, asked) for asked in self._all for o, key in _keys(asked.origin.place))
         return [row for row in rows if self._is_of_program(row[2], row[0][1][0][0].module)]
+
+    @cached_property
+    def fields(self) -> dict[tuple[ClassDef, str], list[Asked]]:
+        """By class and field where the values of a field of settings come to, that nothing else is put into."""
+        found: dict[tuple[ClassDef, str], list[Asked]] = {}
+        for asked in self._all:
+            for cls, name in self._field(asked.origin.place):
+                if self._only_replaced(name, asked):
+                    found.setdefault((cls, name), []).append(asked)
+        return found
+
+    def _only_replaced(self, name: str, asked: Asked) -> bool:
+        """Whether a field is stored by nothing but by what is looked up for it: `c.mode = Mode[c.mode]`."""
+        units = self.queries.flow.mentions.units(name)
+        stores = (each for unit in units for each in self.queries.values(unit, "store_attr") if each.value.data == name)
+        return all(each.operand(1).root.key == asked.taken.place.root.key for each in stores)
 
     def _is_of_program(self, asked: Asked, entry: Module) -> bool:
         """Whether a place is in the program that reads an option or a file: functions that several programs share hand
@@ -234,7 +251,16 @@ class Accepted:
         return (left, table.names, table.grown) if table is not None else None
 
     def _is_setting(self, place: Place) -> bool:
-        return bool(self._option(place)) or bool(_keys(place))
+        return bool(self._option(place)) or bool(_keys(place)) or bool(self._field(place))
+
+    def _field(self, place: Place) -> list[tuple[ClassDef, str]]:
+        """The field of a class of settings that an attribute is."""
+        if place.value.op != "attr":
+            return []
+        name, schemas = str(place.value.data), self.project.analysis(Schemas)
+        classes = [o[1] for o in place.operand(0).closed.each if o[0] in ("self", "inst")]
+        found = [(cls, schemas.of(cls)) for cls in classes]
+        return [(cls, name) for cls, schema in found if schema is not None and name in schema.fields]
 
     def _option(self, place: Place) -> list[tuple[Parser, str]]:
         if place.value.op != "attr":

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from validator.definitions import Module
 from validator.definitions import Value as Variable
+from validator.flow.constructors import body_of
 from validator.flow.containers import Filled
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
@@ -22,6 +23,7 @@ from validator.flow.queries.origins import stores
 from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.values.text_origins import text_origins
 from validator.project import Project
+from validator.settings.classes import is_enumeration
 
 _ASKING = frozenset({"get", "keys", "values", "items", "copy", "__contains__"})
 _ADDING = frozenset({"update", "setdefault"})
@@ -86,9 +88,21 @@ class NameTables:
             return self.of(place.receiver)
         if place.value.op == "call" and place.method in _ORDERING and len(place.value.args) == 2:
             return self.of(place.operand(1))
+        if (members := self._of_enumeration(place)) is not None:
+            return members
         if place.value.op == "attr":
             return self._of_attribute(place)
         return None
+
+    @staticmethod
+    def _of_enumeration(place: Place) -> NameTable | None:
+        """The names of the members of an enumeration: `Mode[name]` looks one up."""
+        held = list(place.closed.each)
+        cls = held[0][1] if len(held) == 1 and held[0][0] == "class" else None
+        if cls is None or not is_enumeration(cls) or cls.find("__class_getitem__") is not None:
+            return None
+        names = frozenset(row.target for row in body_of(cls) if not row.target.startswith("_"))
+        return NameTable(names, cls.name, cls.path, cls.facts.name_at[0]) if names else None
 
     def _of_attribute(self, place: Place) -> NameTable | None:
         """The table that objects, or a class, keep as an attribute: whatever is put into one of that name counts."""

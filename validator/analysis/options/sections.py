@@ -20,6 +20,7 @@ from validator.facts.config_files import MAPPING
 from validator.files.languages import language
 from validator.flow.callgraph.sections import path_of
 from validator.flow.foreign import is_unknown
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.outside_program import is_test
@@ -136,13 +137,30 @@ class Sections:
         """A value where it is written, what a parameter is given by the calls that led here (the innermost last), and
         the calls that are left."""
         place = place.root
-        while place.value.op == "param" and calls:
-            *outer, (caller, number) = calls
-            given = argument_of(caller, number, place.unit, place.value.data[0])
-            if given is None:
+        while place.value.op == "param":
+            position = place.value.data[0]
+            if calls:
+                *outer, (caller, number) = calls
+                given, calls = argument_of(caller, number, place.unit, position), tuple(outer)
+                before = Place(self.queries.flow, caller, given) if given is not None else self._default(place)
+            else:
+                before = self._default(place) if not self._is_passed(place.unit, position) else None
+            if before is None:
                 break
-            place, calls = Place(self.queries.flow, caller, given).root, tuple(outer)
+            place = before.root
         return place, calls
+
+    def _default(self, place: Place) -> Place | None:
+        """What a parameter is where nothing is passed for it."""
+        unit = place.unit
+        default = unit.code.defaults.get(unit.code.params[place.value.data[0]][0])
+        return Place(self.queries.flow, unit.outer, default) if default is not None and unit.outer is not None else None
+
+    def _is_passed(self, unit: Unit, position: int) -> bool:
+        """Whether any call passes something for a parameter."""
+        flow = self.queries.flow
+        rows = ((caller, row.site) for caller in flow.callers(unit) for row in flow.result(caller).passed.get(unit, ()))
+        return any(argument_of(caller, site, unit, position) is not None for caller, site in rows)
 
     def _tail(self, place: Place, calls: tuple[Any, ...]) -> str:
         """The written end of a path: `join(here, "configs", name)`, `here / "a.yaml"`; empty where nothing is."""
