@@ -72,11 +72,13 @@ def _of(o: Obj) -> Any:
 
 
 def _computed(op: str, operator: str, parts: list[Any]) -> Any:
-    """A text put together, the sum of two, a number with its sign."""
+    """A text put together, the sum of two texts or rows, a number with its sign."""
     if op == "join":
         return "".join(map(str, parts)) if UNKNOWN not in parts else UNKNOWN
     if op == "binary" and operator == "Add" and all(isinstance(part, str) for part in parts):
         return "".join(parts)
+    if op == "binary" and operator == "Add" and all(isinstance(part, list | tuple) for part in parts):
+        return [each for part in parts for each in part]
     if op == "unary" and operator == "USub" and isinstance(parts[0], int | float):
         return -parts[0]
     return UNKNOWN
