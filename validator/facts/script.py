@@ -140,6 +140,13 @@ class Script(NamedTuple):
         """(first line, last line, depth) of its statements; of one that holds others, the first line."""
         return list(_extents(self.statements, 0))
 
+    def every(self) -> list[Statement]:
+        """Its statements, with those that others hold."""
+        found = list(self.statements)
+        for each in found:
+            found += [inner for body in _bodies(each) for inner in body]
+        return found
+
 
 def _extents(statements: tuple[Statement, ...], depth: int) -> Iterator[tuple[int, int, int]]:
     for statement in statements:
