@@ -8,8 +8,8 @@ What it does
     is right: then it fails only where the option is given. Also a text as default of an option that takes several
     values (`nargs="*"`) and that the code goes through: it goes through the letters. Likewise of the fields of a class
     that a parser makes options of (`HfArgumentParser(Arguments)`) an attribute that no list has, wherever annotations
-    say that its objects come. Silent where the type is a function, where code stores the option anew, and where the place asks for the
-    type.
+    say that its objects come. Silent where the type is a function, where code stores the option anew, and where the
+    place asks for the type.
 
 Why is this bad
     AttributeError or TypeError on every rank, often only with the recipe that passes the option.
