@@ -89,7 +89,9 @@ def check_project(project: Project) -> Iterator[Finding]:
         anchor = anchors[unit]
         if anchor is not None:
             name, run = place.operand(0).text, _name(anchor)
-            harmful = is_remote or _is_done_once(place) or _differs(place) or _is_read(traces, place, accesses)
+            harmful = (
+                is_remote or _is_done_once(place) or _differs(place, accesses) or _is_read(traces, place, accesses)
+            )
             yield RULE.finding(
                 unit.path,
                 place.at,
@@ -116,10 +118,16 @@ def _is_done_once(place: Place) -> bool:
     return known and not place.is_tried and (again is None or again.val.is_const(False))
 
 
-def _differs(place: Place) -> bool:
-    """Whether what a call writes, or what is written later into the file that it opens, differs between ranks."""
+def _differs(place: Place, accesses: list[Access]) -> bool:
+    """Whether what a call writes, or what is written later into the file that it opens, differs between ranks; where it
+    does so is another matter."""
+    paths = {each.number for access in accesses if access.place == place for each in access.written}
+    if place.method == "save_pretrained":
+        paths.add(place.value.args[1])
     queue = [each for call in _writers(place) for each in map(call.operand, range(1, len(call.value.args)))]
     for each in queue:
+        if each.number in paths:
+            continue
         if each.varies("rank", "member", "data"):
             return True
         if each.value.op in ("dict", "list", "tuple", "join"):
@@ -132,7 +140,7 @@ def _writers(place: Place) -> Iterator[Place]:
     yield place
     queue, seen = [place], {place}
     for held in queue:
-        for user in held.users:
+        for user in held.taken_by:
             if user.value.op == "call":
                 yield user
             elif user.value.op in ("enter", "attr", "phi", "mut") and user not in seen:
@@ -143,7 +151,7 @@ def _writers(place: Place) -> Iterator[Place]:
 def _is_read(traces: Traces, place: Place, accesses: list[Access]) -> bool:
     """Whether a rank reads the file in the same function before all others must have written it."""
     here = [access for access in accesses if access.place.unit is place.unit]
-    written = {access.path for access in here if access.kind == "write" and access.place == place}
+    written = {access.path for access in here if access.kind == "write" and access.place == place and access.name}
     reads = (access.place for access in here if access.kind == "read" and access.path in written)
     return any(reaches(traces, place.unit, place.number, read.number) for read in reads)
 

@@ -67,7 +67,8 @@ def _has_gloo(queries: Queries) -> bool:
     """Whether the project makes a group whose transfers are carried out by several threads."""
     for call in queries.calls("torch.distributed.init_process_group", "torch.distributed.new_group"):
         backend = call.argument("backend", 0 if call.method == "init_process_group" else 2)
-        if backend is not None and ("const", "str", "gloo") in backend.closed.objs:
+        aside = is_aside(call.unit.path)
+        if not aside and backend is not None and ("const", "str", "gloo") in backend.closed.objs:
             return True
     return False
 
