@@ -84,7 +84,7 @@ class Commands:
 
     def _has_lost(self, program: Module, name: str, lost: Occurrence) -> bool:
         """Whether an option was one of a program, and nothing in its files defines it now."""
-        parts = self.after.project.analysis(Programs).modules(program)
+        parts = list(self.after.project.analysis(Programs).modules(program))
         if all(each.path != lost.path for each in parts):
             return False
         return not any(map(_is_given, (row for each in parts for row in self.after.of_file(each.source).get(name, ()))))

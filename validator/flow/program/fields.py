@@ -13,6 +13,7 @@ from validator.flow.program.answers import Makers
 from validator.flow.program.stores import is_of_tests, keeps_for_itself, on_all_ranks
 from validator.flow.program.unit import Unit
 from validator.flow.values import BOTTOM, MORE, NOT_YET, TOP, UNKNOWN, Obj, Val, join, join_origins
+from validator.ir.expressions import MADE_UP
 
 if TYPE_CHECKING:
     from validator.flow.program.flow import Flow
@@ -52,6 +53,8 @@ class Fields:
             unit = self.flow.unit_of(method)
             if unit is None or is_of_tests(unit, cls.path) or keeps_for_itself(unit, name, family):
                 continue
+            if name == MADE_UP and unit.cls not in family:
+                continue
             rows = self.flow.part(("unit", unit), ("stored", name))
             if rows is None:
                 yield unit, NOT_YET, False
@@ -70,6 +73,11 @@ class Fields:
         if value is NOT_YET:
             return value
         return Val(value.objs - {TOP}, unsure(value.v), unsure(value.n), unsure(value.p), value.state)
+
+    def has_made_up(self, cls: ClassDef) -> bool:
+        """Whether methods of a class, or of one above or below it, store attributes whose names they make up."""
+        family = {*cls.mro, *cls.descendants()}
+        return any(method.cls in family for method in self.flow.stores.writers(MADE_UP))
 
     def declared(self, cls: ClassDef, name: str) -> Val:
         """What the annotations of a class and of those above it say of an attribute; BOTTOM where none does."""

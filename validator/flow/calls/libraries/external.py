@@ -152,7 +152,10 @@ def _attribute(call: Call, dotted: str, arguments: Arguments) -> Val | None:
         return None
     owner, names = arguments[0][1], call.at.flow.close(arguments[1][1], call.at.unit).each
     if not names or any(o[:2] != ("const", "str") for o in names):
-        return join2(attribute(call.at, call.number, owner, MADE_UP), UNKNOWN) if dotted == "getattr" else UNKNOWN
+        has = call.at.flow.fields.has_made_up
+        keeping = Val(frozenset(o for o in owner.each if o[0] in ("inst", "self") and has(o[1])))
+        asks = dotted == "getattr" and keeping.objs
+        return join2(attribute(call.at, call.number, keeping, MADE_UP), UNKNOWN) if asks else UNKNOWN
     value = join(attribute(call.at, call.number, owner, o[2]) for o in names)
     if dotted == "hasattr":
         return Val(v=value.p)
