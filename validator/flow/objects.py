@@ -6,7 +6,7 @@ of actors, and what callers pass. An answer is *complete* where nothing else can
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.analysis.interfaces.binding import keeps_signature, parameters
@@ -292,36 +292,25 @@ class Objects:
         if known is None:
             unit = self.flow.unit_of(function)
             names = frozenset(called(unit)) if unit is not None else frozenset()
-            places = (
-                Place(self.flow, caller, number)
-                for caller in (self._calling(unit) if unit is not None else ())
+            sites = [
+                (caller, number)
+                for caller in (self.flow.callers(unit) if unit is not None else ())
                 for number, value in enumerate(caller.code.values)
                 if value.op == "call" and self._may_run(caller, value.args[0], names)
-            )
+            ]
+            if unit is not None and unit.cls is not None and unit.name in CALLED:  # `self.block(x)`
+                sites += self.flow.calls_by_name.objects.calls(unit.cls)
+            places = (Place(self.flow, *site) for site in dict.fromkeys(sites))
             found = (self.spelled(place) for place in places if function in self.run_by(place))
             known = self._callers[function] = tuple(row for row in found if row is not None)
         return known
-
-    def _calling(self, unit: Unit) -> Iterable[Unit]:
-        """The units that may call a unit: by its name, or (`self.block(x)`) by calling an object."""
-        callers = self.flow.callers(unit)
-        if unit.cls is None or unit.name not in CALLED:
-            return callers
-        return dict.fromkeys(
-            (*callers, *sorted(self.flow.calls_by_name.objects.callers(unit.cls), key=lambda u: u.place))
-        )
 
     def _may_run(self, caller: Unit, callee: int, names: frozenset[str]) -> bool:
         """Whether calling a value may run what is called by some names: a function may be stored under another name,
         and come by any variable."""
         value = caller.code.values[callee]
         if value.op == "attr":
-            return (
-                not names.isdisjoint(CALLED)
-                or value.data in names
-                or value.data in _HANDING
-                or value.data in self.flow.stores.written
-            )
+            return value.data in names or value.data in _HANDING or value.data in self.flow.stores.written
         return value.op != "name" or value.data in names or self.flow.symbol(caller, value) is None
 
     def reached_by(self, callee: Place, user: Place) -> Reached:

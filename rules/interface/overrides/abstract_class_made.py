@@ -57,15 +57,15 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _by_value(project: Project, cls: ClassDef) -> Iterator[Place]:
     """The calls of what may be a class and does not bear its name: an element of a table, one of two, a result."""
-    queries = project.analysis(Queries)
-    for unit in sorted(queries.flow.calls_by_name.objects.makers(cls), key=lambda unit: unit.place):
-        for place in queries.calls_in(unit) if not is_test(unit.path) else ():
-            callee = place.operand(0)
-            spoken = callee.value.op in ("name", "import", "attr") or unit.is_receiver(callee.root.number)
-            if spoken or ("class", cls) not in callee.closed.objs or place.catches("TypeError", "Exception"):
-                continue
-            if not any(callee.root.key == part.root.key for test in place.tests for part in test.parts):
-                yield place
+    flow = project.analysis(Queries).flow
+    for site in flow.calls_by_name.objects.makers(cls):
+        place = Place(flow, *site)
+        callee = place.operand(0)
+        spoken = callee.value.op in ("name", "import", "attr") or place.unit.is_receiver(callee.root.number)
+        if spoken or ("class", cls) not in callee.closed.objs or place.catches("TypeError", "Exception"):
+            continue
+        if not any(callee.root.key == part.root.key for test in place.tests for part in test.parts):
+            yield place
 
 
 def _report(path: str, at: At, where: str, cls: ClassDef, lacking: list[Method], chosen: str = "") -> Finding:

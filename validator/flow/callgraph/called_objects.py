@@ -25,11 +25,15 @@ if TYPE_CHECKING:
 _HANDED_ON = frozenset(
     {"mut", "phi", "item", "iter", "next", "unpack", "tuple", "list", "set", "dict", "collect", "await", "enter"}
 )
+_OF_FIRST = frozenset({"mut", "item"})  # it is their first operand that they give back, or a part of it
 # Methods of containers, and of modules, that give what is in them; the attribute under which wrappers keep a module.
 _GIVING = frozenset({"values", "items", "get", "pop", "copy", "children"})
 _KEEPING = frozenset({"module"})
 _TAKING = GROWING | {"setdefault"}
 _MADE, _MAKER, _OUTER = 0, 1, 2  # an object; what makes one when it is called; what gives such a maker, or any further
+
+
+Site = tuple["Unit", int]  # a call in a unit
 
 
 class Name(NamedTuple):
@@ -44,11 +48,11 @@ class Name(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """The units that call what is found under a name, as an object or as what makes one, and the names by which it goes
-    on from there."""
+    """The calls of what is found under a name, as an object or as what makes one, and the names by which it goes on
+    from there."""
 
-    calling: frozenset[Unit]
-    making: frozenset[Unit]
+    calling: frozenset[Site]
+    making: frozenset[Site]
     names: frozenset[Name]
 
 
@@ -59,13 +63,13 @@ class CalledObjects:
         self.flow, self.names = flow, names
         self._known: dict[Name, _Step] = {}
 
-    def callers(self, cls: ClassDef) -> frozenset[Unit]:
-        """The units with a call of what may be an object of a class, or of one below it."""
-        return frozenset().union(*(step.calling for step in self._steps(cls)))
+    def calls(self, cls: ClassDef) -> list[Site]:
+        """The calls of what may be an object of a class, or of one below it."""
+        return _in_order(step.calling for step in self._steps(cls))
 
-    def makers(self, cls: ClassDef) -> frozenset[Unit]:
-        """The units with a call of what may be a class itself, or one below it."""
-        return frozenset().union(*(step.making for step in self._steps(cls)))
+    def makers(self, cls: ClassDef) -> list[Site]:
+        """The calls of what may be a class itself, or one below it."""
+        return _in_order(step.making for step in self._steps(cls))
 
     def _steps(self, cls: ClassDef) -> Iterator[_Step]:
         queue = [Name(each.name, _MAKER) for each in (cls, *cls.descendants())]
@@ -79,19 +83,16 @@ class CalledObjects:
     def _step(self, name: Name) -> _Step:
         known = self._known.get(name)
         if known is None:
-            calling: set[Unit] = set()
-            making: set[Unit] = set()
+            calling: set[Site] = set()
+            making: set[Site] = set()
             names: set[Name] = set()
             for unit, numbers in self._spoken(name):
-                if is_test(unit.path):
-                    continue
-                way = _Way(self.flow, self.names, unit)
-                way.follow(numbers, name.level)
-                names |= way.names
-                if way.calls:
-                    calling.add(unit)
-                if way.makes:
-                    making.add(unit)
+                if not is_test(unit.path):
+                    way = _Way(self.flow, self.names, unit)
+                    way.follow(numbers, name.level)
+                    names |= way.names
+                    calling.update((unit, number) for number in way.calls)
+                    making.update((unit, number) for number in way.makes)
             known = self._known[name] = _Step(frozenset(calling), frozenset(making), frozenset(names))
         return known
 
@@ -111,9 +112,18 @@ class CalledObjects:
             return
         for unit in self.flow.mentions.naming(name.name):
             spoken = (n for each in self.flow.mentions.also((name.name,)) for n in unit.named.get(each, ()))
-            numbers = [n for each in spoken for n in _read(unit, each) if _may_be(unit, n, name.owner)]
+            numbers = [n for each in spoken for n in _read(unit, each) if self._may_be(unit, n, name.owner)]
             if numbers:
                 yield unit, numbers
+
+    def _may_be(self, unit: Unit, number: int, owner: ClassDef | None) -> bool:
+        """Whether a value that a name stands for may be an attribute of objects of a class."""
+        value = unit.code.values[number]
+        if value.op in ("param", "free"):
+            return False
+        if owner is None or value.op != "attr":
+            return owner is None
+        return unit.cls is None or not unit.is_receiver(value.args[0]) or self.names.related(unit.cls, owner)
 
 
 class _Way:
@@ -122,7 +132,8 @@ class _Way:
     def __init__(self, flow: Flow, callers: Callers, unit: Unit) -> None:
         self.flow, self.callers, self.unit, self.values = flow, callers, unit, unit.code.values
         self.names: set[Name] = set()
-        self.calls = self.makes = False
+        self.calls: set[int] = set()
+        self.makes: set[int] = set()
         self._levels: dict[int, int] = {}
         self._queue: list[int] = []
 
@@ -156,6 +167,8 @@ class _Way:
 
     def _used(self, number: int, user: int, level: int) -> None:
         value = self.values[user]
+        if value.op in _OF_FIRST and value.args[0] != number:
+            return  # `args`, changed by a call, is not what the call gives; a key is not what lies under it
         if value.op in _HANDED_ON or value.op == "attr" and value.data in _KEEPING:
             self._reach(user, level)
         elif value.op == "attr" and (value.data in _GIVING or value.data in self.flow.models.handing):
@@ -191,20 +204,17 @@ class _Way:
         value = self.values[user]
         callee = value.args[0]
         if callee == number:
-            self.calls = self.calls or level != _MAKER
-            self.makes = self.makes or level != _MADE
+            if level != _MAKER:
+                self.calls.add(user)
             if level != _MADE:
-                self._reach(user, _MADE)
-            if level == _OUTER:
-                self._reach(user, _OUTER)
+                self.makes.add(user)
+                self._reach(user, _OUTER if level == _OUTER else _MADE)
             return
         spoken = self.values[self.unit.root(callee)]
         if spoken.op == "attr" and spoken.data in _TAKING:
             self._put(spoken.args[0], level)  # `self.layers.append(block)`
-        if (
-            not self._handed(self.unit.root(callee), number, user, level)
-            and name_of(spoken) in self.flow.models.handing
-        ):
+        of_project = self._handed(self.unit.root(callee), number, user, level)
+        if not of_project and name_of(spoken) in self.flow.models.handing:
             self._reach(user, level)
 
     def _handed(self, callee: int, number: int, call: int, level: int) -> bool:
@@ -229,8 +239,17 @@ class _Way:
             method = cls.find("__init__") if cls is not None else symbol
             unit = self.flow.unit_of(method) if isinstance(method, Method) else None
             return [unit] if unit is not None else [], [cls] if cls is not None else []
+        own = self.unit.cls if self.unit.is_receiver(number) else None
+        if own is not None:  # `cls(encoder)` makes an object of the class, or of one below it
+            classes = [own, *own.descendants()]
+            made = (method for cls in classes if (method := cls.find("__init__")) is not None)
+            return list(dict.fromkeys(self.flow.units(made))), classes
         units, classes = self.flow.defined(name_of(callee)) if callee.op == "attr" else ([], [])
         return [each for each in units if self.callers.may_be(self.unit, number, each)], classes
+
+
+def _in_order(rows: Iterator[frozenset[Site]]) -> list[Site]:
+    return sorted(frozenset().union(*rows), key=lambda site: (site[0].place, site[1]))
 
 
 def _parameters(unit: Unit, keyword: str | None, place: int) -> list[str]:
@@ -270,18 +289,3 @@ def _read(unit: Unit, number: int) -> list[int]:
         return [number]
     calls = (user for user in unit.users.get(number, ()) if values[user].op == "call")
     return [call for call in calls if values[values[call].args[0]].data == "getattr"]
-
-
-def _may_be(unit: Unit, number: int, owner: ClassDef | None) -> bool:
-    """Whether a value that a name stands for may be an attribute of objects of a class."""
-    value = unit.code.values[number]
-    if value.op in ("param", "free"):
-        return False
-    if owner is None or value.op != "attr":
-        return owner is None
-    return unit.cls is None or not unit.is_receiver(value.args[0]) or _related(unit.cls, owner)
-
-
-def _related(one: ClassDef, other: ClassDef) -> bool:
-    """Whether an object may be of both classes."""
-    return one in other.mro or other in one.mro or any(cls in other.descendants() for cls in one.descendants())

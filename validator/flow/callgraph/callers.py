@@ -180,7 +180,7 @@ class Callers:
         if kind == "text":
             return True
         if kind == "own" and mention.cls is not None:
-            return makes and unit.cls is not None and self._related(mention.cls, unit.cls)
+            return makes and unit.cls is not None and self.related(mention.cls, unit.cls)
         if kind == "own":
             return mention.caller is unit.outer
         method = is_method(unit) and not makes
@@ -190,7 +190,7 @@ class Callers:
             return kind == "param"
         if kind == "global":
             if mention.cls is not None:
-                return unit.cls is not None and self._related(mention.cls, unit.cls)
+                return unit.cls is not None and self.related(mention.cls, unit.cls)
             return not isinstance(mention.symbol, Method) or mention.symbol is unit.method or makes
         here = mention.caller.module
         return kind in ("param", "import") or here is unit.module or mention.name in here.facts.names
@@ -201,14 +201,14 @@ class Callers:
         if isinstance(mention.symbol, Method):
             return mention.symbol is unit.method
         if mention.cls is not None:
-            related = unit.cls is not None and self._related(mention.cls, unit.cls)
+            related = unit.cls is not None and self.related(mention.cls, unit.cls)
             return related or method and unit.cls is None or self._stores(mention.cls, mention.name)
         # Functions and classes are attributes of modules; of other things where something makes them that.
         return method or mention.owner in ("name", "import", "attr") or mention.name in self._attributes
 
     def _stores(self, cls: ClassDef, name: str) -> bool:
         """Whether objects of a class keep something else under the name of a method."""
-        return any(writer.cls is None or self._related(writer.cls, cls) for writer in self.flow.stores.writers(name))
+        return any(writer.cls is None or self.related(writer.cls, cls) for writer in self.flow.stores.writers(name))
 
     @cached_property
     def _attributes(self) -> frozenset[str]:
@@ -217,7 +217,7 @@ class Callers:
         nested = (cls.name for cls in self.flow.project.classes() if "." in cls.qualname)
         return frozenset((*self.flow.stores.written, *classes, *nested))
 
-    def _related(self, one: ClassDef, other: ClassDef) -> bool:
+    def related(self, one: ClassDef, other: ClassDef) -> bool:
         """Whether an object may be of both classes."""
         return one is other or not self._below(one).isdisjoint(self._below(other))
 

@@ -76,8 +76,12 @@ class Fields:
 
     def has_made_up(self, cls: ClassDef) -> bool:
         """Whether methods of a class, or of one above or below it, store attributes whose names they make up."""
-        family = {*cls.mro, *cls.descendants()}
-        return any(method.cls in family for method in self.flow.stores.writers(MADE_UP))
+        return not self._making_up.isdisjoint((*cls.mro, *cls.descendants()))
+
+    @cached_property
+    def _making_up(self) -> frozenset[ClassDef | None]:
+        """The classes whose methods store attributes under made-up names."""
+        return frozenset(method.cls for method in self.flow.stores.writers(MADE_UP))
 
     def declared(self, cls: ClassDef, name: str) -> Val:
         """What the annotations of a class and of those above it say of an attribute; BOTTOM where none does."""

@@ -152,14 +152,18 @@ def _attribute(call: Call, dotted: str, arguments: Arguments) -> Val | None:
         return None
     owner, names = arguments[0][1], call.at.flow.close(arguments[1][1], call.at.unit).each
     if not names or any(o[:2] != ("const", "str") for o in names):
-        has = call.at.flow.fields.has_made_up
-        keeping = Val(frozenset(o for o in owner.each if o[0] in ("inst", "self") and has(o[1])))
-        asks = dotted == "getattr" and keeping.objs
-        return join2(attribute(call.at, call.number, keeping, MADE_UP), UNKNOWN) if asks else UNKNOWN
+        return _made_up(call, owner) if dotted == "getattr" else UNKNOWN
     value = join(attribute(call.at, call.number, owner, o[2]) for o in names)
     if dotted == "hasattr":
         return Val(v=value.p)
     return join2(value, arguments[2][1]) if len(arguments) > 2 else value
+
+
+def _made_up(call: Call, owner: Val) -> Val:
+    """An attribute whose name the program makes up: what its class stores under such names, or anything."""
+    has = call.at.flow.fields.has_made_up
+    keeping = Val(frozenset(o for o in owner.each if o[0] in ("inst", "self") and has(o[1])))
+    return join2(attribute(call.at, call.number, keeping, MADE_UP), UNKNOWN) if keeping.objs else UNKNOWN
 
 
 def _environment(call: Call, dotted: str, arguments: Arguments) -> Val | None:
