@@ -21,7 +21,7 @@ HANGS = ("MP501", "MP502", "MP503", "MP504", "MP505", "MP506", "MP507", "MP508",
 @dataclass(frozen=True)
 class Explanation:
     """A finding and how near it is to where the ranks stand: 3 in the same function, 2 the same file, 1 the tree.
-    `place` is called as the stacks call it."""
+    `place` is called as the stacks call it; `possible` is what the validator calls a note."""
 
     code: str
     path: str
@@ -30,18 +30,26 @@ class Explanation:
     message: str
     help: str
     nearness: int
+    possible: bool
 
 
 def explain(tree: Path, frames: Sequence[Frame]) -> list[Explanation]:
     """Findings of the tree, nearest first, those about unmatched collectives before others.
 
-    Without any in a file of the stacks, those about unmatched collectives anywhere. Raises
+    Without any in a file of the stacks, those about unmatched collectives anywhere. What the validator alone holds for
+    possible, a note, counts where the ranks stand still in that very function: there the stall bears it out. Raises
     `bench.validation.ValidatorError`.
     """
-    reported = validation.findings(["."], tree, "--isolated", "--select", RULES)
+    reported = validation.findings(["."], tree, "--isolated", "--notes", "--select", RULES)
     found = [_explanation(tree, finding, frames) for finding in reported]
-    near = [one for one in found if one.nearness > 1 or one.code in HANGS]
-    return sorted(near, key=lambda one: (-one.nearness, one.code not in HANGS, one.path, one.line))
+    near = [one for one in found if _counts(one)]
+    return sorted(near, key=lambda one: (-one.nearness, one.code not in HANGS, one.possible, one.path, one.line))
+
+
+def _counts(one: Explanation) -> bool:
+    if one.possible:
+        return one.nearness == 3 and one.code in HANGS
+    return one.nearness > 1 or one.code in HANGS
 
 
 def _explanation(tree: Path, finding: dict[str, Any], frames: Sequence[Frame]) -> Explanation:
@@ -51,8 +59,9 @@ def _explanation(tree: Path, finding: dict[str, Any], frames: Sequence[Frame]) -
     recorded = next((frame.file for frame in frames if _same_file(frame.file, path)), None)
     place = f"{path}:{line}" if recorded is None else Frame(recorded, line, "").place()
     return Explanation(
-        str(finding["code"]), path, line, place, str(finding["message"]), str(finding.get("help") or ""), nearness
-    )
+        str(finding["code"]), path, line, place, str(finding["message"]), str(finding.get("help") or ""), nearness,
+        finding["severity"] == "note",
+    )  # fmt: skip
 
 
 def _nearness(tree: Path, path: str, line: int, frames: Sequence[Frame]) -> int:
