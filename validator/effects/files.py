@@ -7,10 +7,12 @@ removes what all ask for, with no collective between, the quick rank changes the
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from validator.definitions import External
 from validator.domains.spmd import NONE, Causes, data
 from validator.effects.condition_keys import Key
 from validator.flow.program.flow import Flow
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 _RANKS = ("rank", "member")
 _TELLING = frozenset({"print", "debug", "info", "warning", "error", "exception", "log"})  # people of a file
+_STANDARD = frozenset({"builtins", *sys.stdlib_module_names})
 _DEEP = 3  # calls from a test for a file down to what writes it
 
 
@@ -132,6 +135,7 @@ def reaches(traces: Traces, unit: Unit, first: int, last: int) -> bool:
     """
     code, sites = unit.code, traces.flow.result(unit).sites
     meeting = {n for n, s in sites.items() if s.operations or any(t.unit in traces.effectful for t in s.targets)}
+    meeting |= {n for n, value in enumerate(code.values) if value.op == "call" and _may_meet(traces, unit, n)}
     guards = {
         branch: way
         for number in meeting
@@ -154,6 +158,20 @@ def reaches(traces: Traces, unit: Unit, first: int, last: int) -> bool:
                     seen.add(following)
                     stack.append((following, 0))
     return False
+
+
+def _may_meet(traces: Traces, unit: Unit, number: int) -> bool:
+    """Whether a call may make ranks wait without being known: a function of a library that is not at hand and that no
+    table tells of, which gets nothing and whose result nobody takes (`comm.synchronize()`)."""
+    callee, *given = unit.code.values[number].args
+    if given or unit.users.get(number):
+        return False
+    named = unit.code.values[unit.root(callee)]
+    while named.op == "attr":
+        named = unit.code.values[unit.root(named.args[0])]
+    symbol = traces.flow.symbol(unit, named) if named.op in ("name", "import") else None
+    package = symbol.path.partition(".")[0] if isinstance(symbol, External) else ""
+    return bool(package) and package not in _STANDARD and not traces.flow.models.tells_of(package)
 
 
 class Piece(NamedTuple):

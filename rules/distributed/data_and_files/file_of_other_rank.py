@@ -434,4 +434,20 @@ def save(result, folder, name):
             result += json.load(open(os.path.join(folder, "%s_rank%d.json" % (name, rank))))
     return result
 """,
+    # what a library that is not at hand does, with nothing to work on, may be a barrier
+    """
+import json
+import os
+import torch.distributed as dist
+from somelib.common import helpers
+
+def share(table, folder):
+    path = os.path.join(folder, "table.json")
+    if dist.get_rank() == 0:
+        with open(path, "w") as file:
+            json.dump(table, file)
+    helpers.synchronize()
+    with open(path) as file:
+        return json.load(file)
+""",
 ]
