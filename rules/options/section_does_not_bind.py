@@ -82,12 +82,24 @@ def check_project(project: Project) -> Iterator[Finding]:
     for section, findings in found:
         if section.made not in odd["made"] and section.under not in odd["under"]:
             yield from findings
-    seen: set[tuple[str, Span]] = set()
+    yield from _refused_parts(project)
+
+
+def _refused_parts(project: Project) -> Iterator[Finding]:
+    """What calls that unpack a section of a file refuse. A file that is one of several which a program may be given is
+    made for the calls that take it."""
+    tried: dict[tuple[str, At], list[tuple[_Section, list[Finding]]]] = {}
     for section, place, callees in _unpacked(project):
-        for finding in _refused(project, section, place, callees):
-            if (finding.path, finding.span) not in seen:
-                seen.add((finding.path, finding.span))
-                yield finding
+        row = tried.setdefault((section.path, section.at), [])
+        row.append((section, list(_refused(project, section, place, callees))))
+    seen: set[tuple[str, Span]] = set()
+    for rows in tried.values():
+        fits = any(not findings for _, findings in rows)
+        for section, findings in rows:
+            for finding in findings if section.given or not fits else ():
+                if (finding.path, finding.span) not in seen:
+                    seen.add((finding.path, finding.span))
+                    yield finding
 
 
 def _odd(found: list[tuple[_Section, list[Finding]]], by: str) -> set[str]:
@@ -483,6 +495,40 @@ optimizer: {lr: 1.0e-3}
 # file: conf/large.yaml
 steps: 1000
 optimizer: {lr: 1.0e-3, warmup: 100}
+""",
+    # which file a class is given nobody knows: each is made for one of the two
+    """# file: causal.py
+import yaml
+
+
+class Causal:
+    def __init__(self, num_layers, hidden):
+        self.num_layers, self.hidden = num_layers, hidden
+
+
+class CausalExpert:
+    def __init__(self, path):
+        self.config = yaml.safe_load(open(path))
+        self.model = Causal(**self.config["model"]["paras"])
+# file: masked.py
+import yaml
+
+
+class Masked:
+    def __init__(self, n_blocks, hidden):
+        self.n_blocks, self.hidden = n_blocks, hidden
+
+
+class MaskedExpert:
+    def __init__(self, path):
+        self.config = yaml.safe_load(open(path))
+        self.model = Masked(**self.config["model"]["paras"])
+# file: causal/config.yaml
+model:
+  paras: {num_layers: 3, hidden: 8}
+# file: masked/config.yaml
+model:
+  paras: {n_blocks: 4, hidden: 8}
 """,
     # another class is made of it
     """# file: train.py
