@@ -296,6 +296,8 @@ def _of_class(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj) -> 
         return obj("ext", f"{base}.{name}")
     if held.of("inst") and any(base.startswith("enum.") for each in cls.mro for base in each.external_bases):
         return UNKNOWN  # a member, whose `value` is what the body of the class says
+    if held != BOTTOM and cls.external_bases and name not in cls.attributes:
+        return join2(held, UNKNOWN)  # it is stored in what may be another class; this one has the library's
     return held if held != BOTTOM else UNKNOWN
 
 

@@ -214,8 +214,8 @@ def _writes(accesses: list[Access], queries: Queries) -> Iterator[tuple[Place, b
             yield place, False
     for place in queries.named("save_pretrained", "copy", "put", *_REMOTE):
         receiver = place.receiver
-        if receiver is None or _leaves_one(place) or not place.value.data.names or _is_own(place):
-            continue
+        if receiver is None or _leaves_one(place) or not place.value.data.names or _is_own(place) or place.operations:
+            continue  # what ranks do together is not what each does by itself
         name = receiver.hint
         if place.method == "save_pretrained" and not _REPLICATED.search(name) and not _is_unwrapped(receiver):
             continue
@@ -594,5 +594,17 @@ def start(function, out, lock):
 def main(out, lock):
     start(work, out, lock)
     shutil.rmtree(out)
+""",
+    # a trainer saves on all ranks and lets one of them upload
+    """
+from transformers import Trainer
+
+class PolicyTrainer(Trainer):
+    pass
+
+def main(model, args):
+    trainer = PolicyTrainer(model, args)
+    trainer.train()
+    trainer.push_to_hub()
 """,
 ]

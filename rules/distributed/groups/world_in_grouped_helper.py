@@ -7,7 +7,7 @@ What it does
     without a group where the function is given a group or mesh, or asks for one, and does nothing with it; where all
     its other collectives work in one group on values that this one's are computed from, or the other way round; and
     where the `forward` of its `backward` (or the other way round) works in one. Silent about a group that is not used
-    where ranks only agree on the largest or smallest number.
+    where ranks only agree on the largest or smallest number, or get what one rank of the job has.
 
 Why is this bad
     With tensor or pipeline parallelism the default group mixes ranks that hold unrelated tensors, and waits for
@@ -70,8 +70,15 @@ def check_project(project: Project) -> Iterator[Finding]:
             told.add(unit)
             yield _report(calls[0], reason)
     for found in left_out(queries, (*_MOVING, "gather", "reduce", "broadcast")):
-        if found.call.unit not in told and not is_aside(found.call.unit.path):
+        asked = found.call.unit not in told and not is_aside(found.call.unit.path)
+        if asked and not (found.why == "unused" and _is_of_one_rank(found.call)):
             yield _report_left_out(found)
+
+
+def _is_of_one_rank(call: Place) -> bool:
+    """Whether a broadcast sends what one rank of the job has: the members of any group get it then."""
+    root = call.argument("src", 1)
+    return call.operations[0].name == "broadcast" and root is not None and root.val.constant() is not None
 
 
 def _given(call: Place) -> str:
@@ -318,5 +325,15 @@ def rounds(data, dp_mesh):
     count = torch.tensor([len(data)], device="cuda")
     dist.all_reduce(count, op=dist.ReduceOp.MAX)
     return int(count.item())
+""",
+    # what the first rank has, all get
+    """
+import torch.distributed as dist
+
+def load(model, state, device_mesh):
+    if dist.get_rank() == 0:
+        model.load_state_dict(state)
+    for buffer in model.buffers():
+        dist.broadcast(buffer, src=0)
 """,
 ]

@@ -49,7 +49,9 @@ def check_project(project: Project) -> Iterator[Finding]:
             yield from _check(queries, init, ":" in name, setting, effectful)
     for call in queries.named("set_device"):
         device = call.argument("device", 0)
-        if device is not None and device.varies("rank") and not is_aside(call.unit.path):
+        if device is None or device.root.value.op == "call" and device.root.method == "current_device":
+            continue  # it is set to what it is
+        if device.varies("rank") and not is_aside(call.unit.path):
             yield from _worked_before(call, setting)
 
 
@@ -304,5 +306,13 @@ def start(local_rank, size):
     group = dist.new_group(list(range(size)))
     torch.cuda.set_device(local_rank)
     dist.barrier(group=group)
+""",
+    # the device is set to what it is
+    """
+import torch
+
+def bind(backend):
+    torch.cuda.set_device(torch.cuda.current_device())
+    return backend(torch.device("cuda", torch.cuda.current_device()))
 """,
 ]

@@ -836,4 +836,32 @@ class Strategy:
     def step(self, x):
         return self.backbone.run(x)
 """,
+    # a constructor that is put into some class, which need not be this one
+    """\
+from torch import nn
+
+
+def patch(layer_cls, strategy):
+    original = layer_cls.__init__
+
+    def patched(self, config, index):
+        original(self, config, index)
+        strategy.place(self)
+
+    layer_cls.__init__ = patched
+
+
+class Module(nn.Module):
+    pass
+
+
+class Experts(Module):
+    def __init__(self):
+        Module.__init__(self)
+
+
+def main(strategy, other):
+    patch(other.layer(), strategy)
+    return Experts()
+""",
 )

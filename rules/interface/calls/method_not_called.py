@@ -124,8 +124,8 @@ def _is_stored(place: Place, name: str) -> bool:
 def _is_of_library(place: Place, dotted: str) -> bool:
     """Whether the tables know a function, or torch can have nothing but one of its name: `torch.cuda.is_available`."""
     owner, _, name = dotted.rpartition(".")
-    if not owner.islower() or not name[:1].islower():
-        return False  # of a class: an attribute, for what is known
+    if not owner.islower() or not name[:1].islower() or dotted in place.flow.models.objects:
+        return False  # of a class: an attribute, for what is known; or a class itself (`torch.device`)
     return place.flow.models.call(dotted) is not None or dotted.startswith("torch.") and name.startswith("is_")
 
 
@@ -462,5 +462,14 @@ class Agent:
 
     def run(self, worker):
         return remote(worker, self.rewards)
+""",
+    # a class in lower case
+    """\
+import torch
+
+
+class Strategy:
+    def move(self, model, device):
+        return model.to(device) if isinstance(device, str | torch.device) else model
 """,
 )

@@ -37,10 +37,28 @@ def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     for unit in queries.of_program():
         for place in queries.values(unit, "enter") if not is_test(unit.path) else ():
-            held = place.operand(0).closed.each
-            refusing = [(o, why) for o in held if (why := _why(o, place.value.data == "async"))]
-            if refusing and not place.catches("TypeError", "AttributeError", "Exception"):
-                yield _report(place, *refusing[0], sure=len(refusing) == len(held))
+            held, waits = place.operand(0), place.value.data == "async"
+            refusing = next((why for part in (held, *_alternatives(held)) if (why := _refusing(part, waits))), None)
+            if refusing is not None and not place.catches("TypeError", "AttributeError", "Exception"):
+                yield _report(place, *refusing, sure=_refusing(held, waits) is not None)
+
+
+def _alternatives(held: Place) -> Iterator[Place]:
+    """What a value is on each of the ways that lead to it."""
+    queue = [held.root]
+    seen = {queue[0].number}
+    for place in queue:
+        yield place
+        if place.value.op == "phi":
+            following = [place.value_at(number).root for number in place.value.args if number >= 0]
+            queue += [each for each in following if each.number not in seen]
+            seen.update(each.number for each in following)
+
+
+def _refusing(held: Place, waits: bool) -> tuple[Obj, str] | None:
+    """What a value is, and why it cannot be entered, if nothing that it may be can."""
+    found = [(o, _why(o, waits)) for o in held.closed.each]
+    return found[0] if found and all(why for _, why in found) else None
 
 
 def _why(o: Obj, waits: bool) -> str:
@@ -183,5 +201,38 @@ async def run(strategy):
         strategy.step()
     with Profile(), moved(strategy), contextlib.closing(strategy.each()):
         strategy.step()
+""",
+    # one of the classes below, each with objects of its own
+    """\
+class Component:
+    def __init_subclass__(cls):
+        cls.Config.owner = cls
+
+    class Config:
+        owner = None
+
+        def build(self):
+            return self.owner()
+
+
+class Profiler(Component):
+    class Config(Component.Config):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+
+class Loader(Component):
+    class Config(Component.Config):
+        pass
+
+
+def main(strategy):
+    with Profiler.Config().build() as profiler:
+        return profiler, Loader.Config().build(), strategy
 """,
 )
