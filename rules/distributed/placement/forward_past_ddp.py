@@ -1,8 +1,9 @@
 """A forward pass of the module inside of `DistributedDataParallel` whose loss is trained on.
 
 What it does
-    Reports a call of `model.module` (not of one of its methods) where DDP wraps `model` and the result is a part of
-    what `backward()` is called on, in the same function. Silent under `no_grad`, behind `detach()`, where the
+    Reports a call of `model.module`, itself or by a function that takes the wrapper off, where DDP wraps `model` and
+    the result is a part of what `backward()` is called on, in the same function; of one of its methods where nothing
+    in that comes from the `forward` of a wrapped model. Silent under `no_grad`, behind `detach()`, where the
     function reduces something by itself, and where a model only judges what another one has made, which learns from it
     (the generator's step of a GAN), while it learns from forward passes of its own.
 
@@ -20,9 +21,9 @@ from collections.abc import Iterator
 
 from validator.domains.placement import WRAPPING, may
 from validator.finding import Finding
-from validator.flow.callgraph.spelled_arguments import origins
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.origins import passed_from, sources
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Project
 from validator.rule import Rule
@@ -34,12 +35,15 @@ _COMPUTING = frozenset({"backward", "manual_backward"})
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    for unit in queries.mentioning("module"):
+    for unit in queries.mentioning(*_COMPUTING):
         reduces = any("reduce" in call.method for call in queries.calls_in(unit))
         forwards = [] if is_aside(unit.path) or reduces else list(_forwards(queries, unit))
         trained = _trained(queries, unit) if forwards else frozenset()
-        for call, model in forwards:
-            if call.number in trained and not _judges(queries, call, model):
+        past = {call.number for call, _, _ in forwards}
+        for call, model, is_whole in forwards:
+            if call.number not in trained or _judges(queries, call, model):
+                continue
+            if is_whole or not any(_is_forward(call.value_at(number)) for number in trained - past):
                 yield RULE.finding(
                     unit.path,
                     call.at,
@@ -50,20 +54,46 @@ def check_project(project: Project) -> Iterator[Finding]:
                 )
 
 
-def _forwards(queries: Queries, unit: Unit) -> Iterator[tuple[Place, Place]]:
-    """The calls of modules that DDP wraps, with the wrapped model."""
+def _forwards(queries: Queries, unit: Unit) -> Iterator[tuple[Place, Place, bool]]:
+    """The calls of modules that DDP wraps and of their methods, with the wrapped model, and whether the module itself
+    is called: a method may be handed what the model has computed."""
     for call in queries.calls_in(unit):
         callee = call.operand(0).root
-        for number in origins(unit, callee.number):
-            inner = call.value_at(number).root
-            if inner.value.op == "attr" and inner.value.data == "module":
-                model = inner.operand(0)
-                managers = (call.value_at(number).text for number in unit.managers(call.number))
-                if may(model.closed.state, "ddp") and not any(
-                    "no_grad" in each or "inference" in each for each in managers
-                ):
-                    yield call, model
-                    break
+        model = _around(callee)
+        is_whole = model is not None
+        if model is None and callee.value.op == "attr" and len(call.value.args) > 1:
+            model = _around(callee.operand(0))
+        if model is None:
+            continue
+        managers = (call.value_at(number).text for number in unit.managers(call.number))
+        if not any("no_grad" in each or "inference" in each for each in managers):
+            yield call, model, is_whole
+
+
+def _around(inner: Place) -> Place | None:
+    """The model whose `module` a value may be, where DDP wraps it: also behind a function that takes it off."""
+    seen: set[Place] = {inner.root}
+    queue: list[tuple[Place, tuple[Place, ...]]] = [(inner.root, ())]
+    for place, calls in queue:
+        if place.value.op == "attr" and place.value.data == "module":
+            model = place.operand(0)
+            for call in calls:
+                model = passed_from(call, model)
+            if may(model.closed.state, "ddp"):
+                return model
+        if place.value.op not in ("phi", "call"):
+            continue
+        through = (place, *calls) if place.value.op == "call" else calls
+        for source in sources(place) or ():
+            if source.root not in seen:
+                seen.add(source.root)
+                queue.append((source.root, through))
+    return None
+
+
+def _is_forward(place: Place) -> bool:
+    """Whether a value is what a wrapped model has computed in its own `forward`."""
+    return place.value.op == "call" and may(place.operand(0).closed.state, *WRAPPING)
 
 
 def _trained(queries: Queries, unit: Unit) -> frozenset[int]:
@@ -136,7 +166,45 @@ def train(body, head, loader, optimizer):
 """,
 ]
 
+_UNWRAPPED = """
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def unwrap(model):
+    if isinstance(model, DDP):
+        return model.module
+    return model
+
+def bare(model):
+    return unwrap(model) if model is not None else None
+
+class Engine:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer = DDP(model), optimizer
+
+    def train(self, images, wanted):
+        shown = self.model(images)
+        loss = {loss}
+        loss.backward()
+        self.optimizer.step()
+
+    def show(self, images):
+        return unwrap(self.model).features(images)
+
+def plain(model, images):
+    unwrap(model).loss(images).backward()
+
+plain(print, [])
+"""
+
+# a function takes the wrapper off; a method of what is wrapped
+INCORRECT += [
+    _UNWRAPPED.replace("{loss}", "bare(self.model).loss(images, wanted).mean()  # error: MP560"),
+    _UNWRAPPED.replace("{loss}", "self.model.module.loss(images) - wanted  # error: MP560"),
+]
+
 CORRECT = [
+    # a method of the model is handed what the model has computed
+    _UNWRAPPED.replace("{loss}", "unwrap(self.model).loss(shown, wanted)"),
     _TRAINING.replace("{call}", "model").replace("{mark}", ""),
     """
 from deepspeed import initialize

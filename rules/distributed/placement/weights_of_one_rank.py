@@ -3,8 +3,8 @@
 What it does
     Reports `FullyShardedDataParallel(module)` without `sync_module_states=True` where the weights of the module are
     loaded under a test of the rank in the same function (`if rank == 0: module.load_state_dict(…)`), or where ranks
-    make the module in different ways (`from_pretrained` on one, from its configuration on the others). Silent where a
-    collective runs in between, which may hand them out.
+    make the module in different ways (`from_pretrained` on one, from its configuration on the others), in a function
+    that gives it as well. Silent where a collective may run in between, which may hand them out.
 
 Why is this bad
     FSDP takes from each rank its own shard of what that rank holds. All shards but the first are then random, or memory
@@ -21,7 +21,9 @@ from collections.abc import Iterator
 from validator.domains.spmd import only
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.origins import sources, trail
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.values import BOTTOM
 from validator.project import Project
 from validator.rule import Rule
 
@@ -33,8 +35,8 @@ _LOADING = frozenset({"load_state_dict", "load_weights", "from_pretrained"})
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     for call in queries.calls("torch.distributed.fsdp.FullyShardedDataParallel"):
-        sync, module = call.argument("sync_module_states", 10), call.argument("module", 0)
-        left_out = sync is None and "**" not in call.value.data.names or sync is not None and sync.val.is_const(False)
+        sync, module = call.passed("sync_module_states", 10), call.argument("module", 0)
+        left_out = sync is not None and (sync == BOTTOM or sync.is_const(False))
         if not left_out or module is None or is_aside(call.unit.path):
             continue
         loaded = _loaded(queries, call, module) or _made_apart(module)
@@ -53,18 +55,26 @@ def _loaded(queries: Queries, call: Place, module: Place) -> Place | None:
 
 
 def _made_apart(module: Place) -> Place | None:
-    """Where one rank loads the module that others only make."""
-    root = module.root
-    if root.value.op != "phi" or not only(root.val.v, "rank", "member"):
-        return None
-    makers = [root.value_at(number).root for number in root.value.args]
-    loading = [each for each in makers if each.value.op == "call" and each.method in _LOADING]
-    return loading[0] if loading and len(loading) < len(makers) else None
+    """Where one rank loads the module that others only make: on one of the ways to a variable, or in a function that
+    gives it."""
+    for place in trail(module, frozenset()):
+        if place.value.op in ("phi", "call") and only(place.val.v, "rank", "member"):
+            makers = [each.root for each in sources(place) or ()]
+            loading = [each for each in makers if each.value.op == "call" and each.method in _LOADING]
+            if loading and len(loading) < len(makers):
+                return loading[0]
+    return None
 
 
 def _meets(queries: Queries, first: Place, last: Place) -> bool:
-    """Whether a collective that moves data runs between two calls of a function."""
-    between = (each for each in queries.calls_in(first.unit) if first.number < each.number < last.number)
+    """Whether a collective that moves data may run between two calls: in their function, else in those that come to
+    both."""
+    if first.unit is last.unit:
+        between = [each for each in queries.calls_in(first.unit) if first.number < each.number < last.number]
+    else:
+        both = queries.reaching({first.unit}) & queries.reaching({last.unit})
+        own = [each for each in queries.calls_in(last.unit) if each.number < last.number]
+        between = [each for unit in both for each in queries.calls_in(unit)] + own
     return any(operation.name != "barrier" for each in between for operation, _ in each.reached())
 
 
@@ -78,6 +88,31 @@ def _finding(call: Place, loaded: Place) -> Finding:
         context=f"{call.unit.qualname}:{loaded.method}",
     )
 
+
+# one function makes the module, another wraps it, a third knows with which arguments
+_ACROSS = """
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from transformers import AutoConfig, AutoModelForCausalLM
+
+def make(name, rank):
+    if rank == 0:
+        return AutoModelForCausalLM.from_pretrained(name)
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(name))
+
+def settings():
+    return dict(use_orig_params=True, device_id=0{sync})
+
+def wrapped(model):
+    return FSDP(model, **settings()){mark}
+
+def build(name):
+    model = make(name, dist.get_rank())
+    dist.barrier()
+    return wrapped(model)
+"""
 
 INCORRECT = [
     """
@@ -103,9 +138,12 @@ def build(name):
         model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(name))
     return FSDP(model, sync_module_states=False)  # error: MP553
 """,
+    _ACROSS.replace("{sync}", "").replace("{mark}", "  # error: MP553"),
 ]
 
 CORRECT = [
+    _ACROSS.replace("{sync}", ", sync_module_states=True").replace("{mark}", ""),
+    _ACROSS.replace("{sync}", "").replace("{mark}", "").replace("dist.barrier()", "dist.broadcast(model.bias, src=0)"),
     """
 import torch
 import torch.distributed as dist

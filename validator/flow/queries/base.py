@@ -24,7 +24,7 @@ from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit, Users
 from validator.flow.queries.outside_program import is_test
 from validator.flow.substitution import instantiated
-from validator.flow.values import BOTTOM, UNKNOWN, Val
+from validator.flow.values import BOTTOM, TOP, UNKNOWN, Val, join
 from validator.ir.model import Code, Value
 from validator.project import Project
 
@@ -232,6 +232,22 @@ class Place(NamedTuple):
             if keyword == name or (keyword is None and place == position):
                 return self.value_at(self.value.args[place + 1])
         return None
+
+    def passed(self, name: str, position: int = -1) -> Val | None:
+        """What a call passes for an argument, also in a dictionary that it spreads; BOTTOM where it surely passes
+        nothing, None where that is not known."""
+        written = self.argument(name, position)
+        if written is not None:
+            return written.closed
+        if "*" in self.value.data.names and position >= 0:
+            return None
+        named = zip(self.value.data.names, self.value.args[1:], strict=True)
+        spread = [
+            o for keyword, number in named if keyword == "**" for o in self.value_at(number).closed.each or (TOP,)
+        ]
+        if any(o[0] != "dict" or o[2] is not None for o in spread):
+            return None
+        return join(value for o in spread for key, value in o[1] if key == name)
 
     @property
     def hands_on(self) -> bool:

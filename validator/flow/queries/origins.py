@@ -8,7 +8,6 @@ from validator.definitions import Value as Variable
 from validator.flow.callgraph.spelled_arguments import origins
 from validator.flow.queries.base import Place
 from validator.flow.queries.escapes import argument_of
-from validator.flow.queries.pure_functions import computed
 
 
 def makers(place: Place) -> list[Place] | None:
@@ -66,8 +65,7 @@ def sources(place: Place) -> list[Place] | None:
     if value.op == "const":
         return [] if value.data is None else None
     if value.op == "call":
-        given = computed(place.flow, unit, place.number)
-        return [Place(place.flow, given.unit, given.number)] if given is not None else None
+        return returned(place)
     if value.op == "attr":
         return [each.operand(1) for each in stores(place)] or None
     if value.op == "param":
@@ -79,6 +77,29 @@ def sources(place: Place) -> list[Place] | None:
     if value.op == "name":
         return list(_of_module(place)) or None
     return None
+
+
+def returned(call: Place) -> list[Place] | None:
+    """What the functions that a call surely runs return, on all ways; None where that is not known."""
+    site = call.result.sites.get(call.number)
+    known = site is not None and bool(site.targets) and not (site.away or site.others or site.operations)
+    if not known or site is None or any(o[0] not in ("unit", "bound") for o in call.operand(0).val.each):
+        return None
+    found: dict[Place, None] = {}
+    for unit in dict.fromkeys(target.unit for target in site.targets):
+        code = unit.code
+        if code.kind not in ("function", "lambda") or code.is_async or code.is_generator:
+            return None
+        ends = (code.blocks[block].end for block in code.in_order())
+        found.update((Place(call.flow, unit, end[1]), None) for end in ends if end[0] == "return")
+    return list(found)
+
+
+def passed_from(call: Place, inner: Place) -> Place:
+    """What a value of a function that a call runs is in terms of the caller: what is passed, if it is a parameter."""
+    root = inner.root
+    given = argument_of(call.unit, call.number, inner.unit, root.value.data[0]) if root.value.op == "param" else None
+    return call.value_at(given) if given is not None and call.unit is not inner.unit else inner
 
 
 def stores(place: Place) -> Iterator[Place]:
