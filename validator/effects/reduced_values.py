@@ -1,4 +1,4 @@
-"""Values that a unit reduces or gathers over ranks, and tests before it does.
+"""Values that a unit reduces or gathers over ranks, itself or in what it calls, and tests before it does.
 
 Whoever reduces a number over ranks holds another one on each: a test of it before that is a test of a rank's own. What
 is asked for must be what the number is; whether something is there, how many dimensions it has and of which type it is
@@ -7,7 +7,7 @@ are mostly alike.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from validator.domains.axes import REDUCED
 from validator.domains.spmd import NONE, UNIFORM, Cause, Causes
@@ -16,29 +16,51 @@ from validator.facts.model import At
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
+from validator.flow.queries.escapes import argument_of
 from validator.models import Row
 
-_ASKING = frozenset({"isfinite", "isnan", "isinf", "any", "all", "item", "abs", "bool", "int", "float"})
+_FOLDING = frozenset({"sum", "mean", "max", "min", "count_nonzero", "norm", "any", "all"})  # a number of all elements
+_ASKING = _FOLDING | {"isfinite", "isnan", "isinf", "item", "abs", "bool", "int", "float"}
 _NUMBERS = frozenset({"int", "float", "bool"})
 _COMPARED = frozenset({"Lt", "LtE", "Gt", "GtE", "Eq", "NotEq"})
 _LAYOUT = frozenset({"size", "dim", "numel", "shape", "ndim", "len", "nelement", "ndimension"})
 
 
 class Reduced:
-    """What one unit reduces: the keys of the values that go into its collectives, and whether each is one number."""
+    """What one unit reduces, itself or in what it calls: the keys of the values that go into collectives, and whether
+    each is one number."""
 
     def __init__(self, flow: Flow, unit: Unit) -> None:
         self.flow = flow
         self.unit = unit
         self.keys: dict[Key, bool] = {}
-        self._calls: dict[Key, list[Place]] = {}
-        for number, site in flow.result(unit).sites.items():
-            call = Place(flow, unit, number)
-            for operation in site.operations if call.value.op == "call" else ():
-                given = _contents(call, operation.row)
-                for key, single in _made_of(given) if given is not None else ():
-                    self.keys[key] = self.keys.get(key, False) or single
-                    self._calls.setdefault(key, []).append(call)
+        self._calls: dict[Key, dict[Place, None]] = {}  # by key the collectives
+
+    def fill(self) -> None:
+        """Own collectives first: where functions call each other in a circle, that is what is known of the first."""
+        sites = self.flow.result(self.unit).sites
+        calls = [Place(self.flow, self.unit, number) for number in sites if self.unit.code.values[number].op == "call"]
+        for call in calls:
+            for operation in sites[call.number].operations:
+                self._add(_contents(call, operation.row), (call,), False)
+        for call in calls:
+            site = sites[call.number]
+            for target in () if site.away else site.targets:
+                for position, single, collectives in reduced(self.flow, target.unit).parameters():
+                    given = argument_of(self.unit, call.number, target.unit, position)
+                    if given is not None:
+                        self._add(call.value_at(given), collectives, single)
+
+    def _add(self, given: Place | None, collectives: Iterable[Place], single: bool) -> None:
+        for key, one in _made_of(given, single) if given is not None else ():
+            self.keys[key] = self.keys.get(key, False) or one
+            self._calls.setdefault(key, {}).update(dict.fromkeys(collectives))
+
+    def parameters(self) -> Iterator[tuple[int, bool, list[Place]]]:
+        """The parameters that are reduced: the position, whether each is one number, and by which collectives."""
+        for number, value in enumerate(self.unit.code.values) if self.keys else ():
+            if value.op == "param" and (key := Place(self.flow, self.unit, number).key) in self.keys:
+                yield value.data[0], self.keys[key], list(self._calls[key])
 
     def tested(self, number: int) -> Causes:
         """Why the truth of a condition differs between the ranks of the groups in which what it asks for is reduced."""
@@ -116,7 +138,9 @@ def _made_of(place: Place, single: bool = False) -> Iterator[tuple[Key, bool]]:
             moved = receiver is not None and place.method in place.flow.models.same_methods
             if place.method in _LAYOUT or {"*", "**"} & set(value.data.names):
                 return
-            if receiver is not None and (moved or given and all(_is_alike(place.operand(i)) for i in given)):
+            if receiver is not None and place.method in _FOLDING and not value.data.names:
+                place, single = receiver, False
+            elif receiver is not None and (moved or given and all(_is_alike(place.operand(i)) for i in given)):
                 place = receiver
             elif len(given) == 1:
                 place, single = place.operand(given[0]), single or place.method in _NUMBERS
@@ -141,4 +165,5 @@ def reduced(flow: Flow, unit: Unit) -> Reduced:
     known: Reduced | None = unit.__dict__.get("_reduced")
     if known is None or known.flow is not flow:
         known = unit.__dict__["_reduced"] = Reduced(flow, unit)
+        known.fill()
     return known

@@ -6,8 +6,8 @@ What it does
     `torch.isfinite(loss)`, `mask.sum() == 0`, `loss > limit`) where it comes from the loader or the batch, the clock,
     how many elements a selection leaves (`mask.nonzero()`, `x[x > 0]`, a filtered batch), a file that ranks make
     or remove while others still look for it, how many micro-batches a rank makes of its own tokens. What the function
-    itself reduces or gathers over ranks differs between them before it does: a test of it that leaves that collective
-    out is reported as a warning. Values that a
+    reduces or gathers over ranks, itself or in a function that it hands it to, differs between them before it does: a
+    test of it that leaves that collective out is reported as a warning. Values that a
     collective has made equal on all ranks before the test do not count, nor does what a method with the name of a
     collective gives (`self.strategy.all_reduce(count)`) where its class is not known and it names no group, nor do
     files that merely lie on storage, which counts as shared.
@@ -295,6 +295,35 @@ def fit(model, batches, seconds, interval):
         if step % interval == 0:
             dist.barrier()
 """,
+    # what a function that is called reduces of what it is given
+    """
+import torch
+import torch.distributed as dist
+
+def total(value, group=None):
+    value = value.detach().clone()
+    if dist.is_initialized():
+        dist.all_reduce(value, group=group)  # error: MP502
+    return value
+
+def statistics(values, mask, group, least):
+    count = total(mask.sum(), group).clamp(min=least)
+    return total((values * mask).sum(), group) / count
+
+def whiten(values, mask, group=None, least=1.0):
+    if mask.sum() == 0:  # error: MP502
+        return values
+    return values - statistics(values, mask, group, least)
+
+class Meter:
+    def gather(self, count, limit):
+        return total(count) < limit
+
+    def update(self, count, limit):
+        if count > 0:
+            return self.gather(count, limit)
+        return False
+""",
     # what is reduced is a copy, what is asked is the rank's own
     """
 import torch
@@ -324,6 +353,26 @@ CORRECT = [
         "flag = torch.isnan(loss).float()\n        dist.all_reduce(flag)\n        if flag.item() > 0:\n"
         "            continue"
     ),
+    # asked for is what the function that is called reduces nothing of: a limit, the layout, whether it is there
+    """
+import torch
+import torch.distributed as dist
+
+def total(value, scale, group=None):
+    value = value.detach().clone()
+    dist.all_reduce(value, group=group)
+    return value * scale
+
+def whiten(values, mask, least, group=None):
+    if least > 0 and values.dim() == 2 and mask is not None:
+        return total(values.sum(), least, group)
+    return values
+
+def reported(step, every, loss):
+    if step % every == 0:
+        return total(loss, step)
+    return loss
+""",
     # inside of a context manager that is handed over
     _skipping(
         "with scaler:\n            inputs = optimizer.scaled(loss)",
