@@ -3,7 +3,8 @@
 What it does
     Follows every transfer that goes on while the program does: `async_op=True`, `isend`, `irecv`, `batch_isend_irecv`
     and `async_save` of `torch.distributed.checkpoint`. Reports those whose handle no way of the program waits for,
-    whether it is thrown away, kept under a name or gathered in a list; those of which a loop keeps the last handle
+    whether it is thrown away, kept under a name or gathered in a list, or where a method alone waits that nobody calls
+    while others start the transfer (a warning); those of which a loop keeps the last handle
     only; and what is done with their tensor before anybody has waited: reading what the transfer writes, writing what
     it reads, on all ways or on those on which the wait is left out (by a test of the rank: on some ranks only); and
     a `return` that gives the tensor away on a way that leaves the wait out, where the handle ends with the function.
@@ -24,8 +25,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.analysis.usage import Usage
 from validator.effects.pending_transfers import Fate, Lost, Pending, Use
 from validator.finding import Finding, Related, Severity
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Project
@@ -47,6 +50,8 @@ def check_project(project: Project) -> Iterator[Finding]:
         if not meant_to_wait:
             # NCCL sends in the order of the stream and keeps the tensor until it has: only gloo must be waited for
             yield _report(start, _kept(fate), "note" if start.method == "isend" else None)
+        elif (waiting := _never_run(project, fate)) is not None:
+            yield _report(start, f"is waited for in `{waiting.qualname}` alone, which nobody calls", "warning")
         elif fate.overtaken:
             # NCCL works through what one group is given in order: the last is done behind all others, on gloo not
             severity: Severity = "warning" if _has_gloo(queries) else "note"
@@ -71,6 +76,20 @@ def _has_gloo(queries: Queries) -> bool:
         if not aside and backend is not None and ("const", "str", "gloo") in backend.closed.objs:
             return True
     return False
+
+
+def _never_run(project: Project, fate: Fate) -> Unit | None:
+    """The function in which alone somebody waits for a handle that an object keeps, where nothing mentions it, while
+    others than the object start the transfer."""
+    started, waiting = fate.started.unit, {unit for unit, _ in fate.waits}
+    away = fate.holders.given or fate.holders.escapes or fate.synchronized or not fate.holders.attributes
+    if away or len(waiting) != 1 or started.cls is None:
+        return None
+    usage, (unit,) = project.analysis(Usage), waiting
+    outside = any(user.cls is not started.cls for user, _ in usage.mentions(started))
+    if not outside or unit.cls is None or unit is started or usage.is_begun(unit) or any(usage.mentions(unit)):
+        return None
+    return None if usage.is_for_users(unit) else unit
 
 
 def _kept(fate: Fate) -> str:
@@ -137,7 +156,40 @@ def _given_away(start: Place, place: Place, lost: Lost) -> Finding:
     )
 
 
+_BUCKETS = """
+import torch.distributed as dist
+
+class Buckets:
+    def __init__(self, group):
+        self.group, self.flying, self.tied = group, [], []
+
+    def start(self, grads):
+        for grad in grads:
+            self.flying.append(dist.all_reduce(grad, group=self.group, async_op=True))
+
+    def start_tied(self, weight):
+        work = dist.all_reduce(weight.grad, async_op=True){mark}
+        self.tied.append(work)
+
+    def finish(self):
+        for work in self.flying:
+            work.wait()
+
+    def finish_tied(self):
+        for work in self.tied:
+            work.wait()
+
+def step(buckets: Buckets, model, optimizer):
+    buckets.start([p.grad for p in model.parameters()])
+    buckets.start_tied(model.embedding.weight)
+    buckets.finish()
+    {finish}
+    optimizer.step()
+"""
+
 INCORRECT = [
+    # a method waits, and nobody calls it
+    _BUCKETS.replace("{mark}", "  # error: MP515").replace("{finish}", ""),
     """
 import torch
 import torch.distributed as dist
@@ -302,6 +354,9 @@ class Checkpointer:
 ]
 
 CORRECT = [
+    _BUCKETS.replace("{mark}", "").replace("{finish}", "buckets.finish_tied()"),
+    # who has the object asks for the method by name
+    _BUCKETS.replace("{mark}", "").replace("{finish}", "getattr(buckets, 'finish_tied')()"),
     # nobody takes the copy
     """
 import torch.distributed as dist
