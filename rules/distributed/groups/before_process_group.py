@@ -4,7 +4,9 @@ What it does
     Goes back from `init_process_group()`, and from calls of functions that make the group, on every way through the
     function. Reports calls of `torch.distributed` that need the default group and come before it, whether straight or
     in a function that always makes them. Silent where a branch of its own stands around one of them (it may ask
-    whether there is a group), and where the group is only made if there is none.
+    whether there is a group), and where the group is only made if there is none. A warning where such a call
+    is a function that gives a constant without a group (`dist.get_rank() if dist.is_initialized() else 0`), or a
+    constructor that keeps what one gives, and the result is used after the group is made.
 
 Why is this bad
     The call raises `Default process group has not been initialized`. The group cannot have been made before: a second
@@ -18,9 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.definitions import ClassDef
 from validator.finding import Finding, Related
+from validator.flow.callgraph.spelled_arguments import origins
+from validator.flow.control import comes_after
 from validator.flow.program.unit import Unit
-from validator.flow.queries.base import Place, Queries, ways_back
+from validator.flow.queries.base import Place, Queries, users_of, ways_back
 from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.ranks.process_groups import TORCH, needs_group
 from validator.project import Project
@@ -45,6 +50,17 @@ def check_project(project: Project) -> Iterator[Finding]:
                     related=[Related(making.unit.path, making.at[0], "the process group is made here")],
                     context=f"{early.unit.qualname}:{early.text}",
                 )
+            for early, what in groups.fallen_back(making):
+                yield RULE.finding(
+                    early.unit.path,
+                    early.at,
+                    f"`{early.operand(0).text}`{early.where} asks for {what} before the process group is made, and what"
+                    " it takes instead is used afterwards: all ranks take themselves for the same one",
+                    help="make the process group first",
+                    related=[Related(making.unit.path, making.at[0], "the process group is made here")],
+                    context=f"{early.unit.qualname}:{early.operand(0).text}",
+                    severity="warning",
+                )
 
 
 class _Groups:
@@ -57,6 +73,7 @@ class _Groups:
         self.making = queries.reaching({call.unit for call in queries.named("init_process_group")})
         self.ending = queries.reaching({call.unit for call in queries.named(*_ENDING)})
         self._needing: dict[Unit, bool] = {}
+        self._fallbacks: dict[Unit, str] = {}
 
     def made_in(self, unit: Unit) -> Iterator[Place]:
         """The calls that make the group, themselves or in a function that they call."""
@@ -75,6 +92,70 @@ class _Groups:
             if self._needs(each) and each.unit.control.deciding(each.value.block) <= around:
                 found.append(each)
         return sorted(found, key=lambda each: each.number)[:1]
+
+    def fallen_back(self, making: Place) -> list[tuple[Place, str]]:
+        """The calls before the group is made whose answer is that of a job of one process, and is used afterwards; and
+        what they ask for."""
+        found = {}
+        for each in ways_back(making, self._settles):
+            if each is None or each.value.op != "call" or each == making or self._settles(each):
+                continue
+            what = self._falls_back(each) or self._keeps_fallback(each)
+            if what and any(
+                comes_after(each.unit.code, user.value, user.number, making.value, making.number)
+                for user in (each.value_at(number) for number in users_of(each.unit).get(each.number, ()))
+            ):
+                found[each] = what
+        return sorted(found.items(), key=lambda row: row[0].number)
+
+    def _falls_back(self, call: Place) -> str:
+        """What a call asks for of which its function gives a constant where there is no group; empty for others."""
+        targets = self.queries.targets(call)
+        return self._fallback_of(targets[0]) if len(targets) == 1 and call.operand(0).val.of("unit") else ""
+
+    def _fallback_of(self, unit: Unit) -> str:
+        known = self._fallbacks.get(unit)
+        if known is None:
+            self._fallbacks[unit] = ""  # a circle
+            known = self._fallbacks[unit] = self._fallback_in(unit)
+        return known
+
+    def _fallback_in(self, unit: Unit) -> str:
+        code = unit.code
+        ends = [code.blocks[block].end for block in code.in_order() if code.kind == "function"]
+        returns = [Place(self.queries.flow, unit, end[1]).root for end in ends if end[0] == "return"]
+        ways = [each.value_at(number).root for each in returns for number in origins(unit, each.number)]
+        constant = any(isinstance(each.val.constant(), int) for each in ways if each.value.op == "const")
+        calls = [each for each in ways if each.value.op == "call"]
+        if len(calls) == 1 and len(ways) == 1:
+            return self._falls_back(calls[0])
+        asking = len(calls) == 1 and len(ways) == 2 and constant and needs_group(calls[0]) and not calls[0].is_tried
+        return f"`{calls[0].method}`" if asking and _is_guarded(calls[0]) else ""
+
+    def _keeps_fallback(self, call: Place) -> str:
+        """The same of the attributes that a constructor fills, which nothing fills again."""
+        classes = [o[1] for o in call.operand(0).val.each]
+        if len(classes) != 1 or not isinstance(classes[0], ClassDef):
+            return ""
+        cls, flow = classes[0], self.queries.flow
+        positional = sum(name is None for name in call.value.data.names)
+        given = {*call.value.data.names, *flow.fields_of(cls)[:positional]}
+        init = cls.find("__init__")
+        unit = flow.unit_of(init) if init is not None else flow.body_of(cls)
+        for store in self.queries.values(unit, "store_attr", "store_class") if unit is not None else ():
+            value = store.operand(-1).root
+            if value.value.op != "call" or store.value.data in given or unit.control.deciding(store.value.block):
+                continue
+            what = self._falls_back(value) or (self._factory(value) if init is None else "")
+            if what and {each.name for each in flow.stores.writers(store.value.data)} <= {"__init__"}:
+                return what
+        return ""
+
+    def _factory(self, field: Place) -> str:
+        """The same of what the field of a data class is where nothing is passed for it."""
+        made = field.argument("default_factory")
+        units = [o[1] for o in made.val.each if o[0] == "unit"] if made is not None else []
+        return self._fallback_of(units[0]) if len(units) == 1 else ""
 
     def _makes_surely(self, call: Place) -> bool:
         targets = self.queries.targets(call)
@@ -114,7 +195,45 @@ def _is_guarded(call: Place) -> bool:
     return call.is_tried or any(test.value.op == "call" and test.method in _ASKING for test in tests)
 
 
+_FALLBACK = """
+from dataclasses import dataclass, field
+
+import torch.distributed as dist
+
+def own_rank():
+    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+
+def is_first():
+    return own_rank() == 0
+
+def size():
+    if not dist.is_initialized():
+        return 1
+    return dist.get_world_size()
+
+@dataclass
+class Config:
+    folder: str
+    rank: int = field(default_factory=own_rank)
+
+class Logger:
+    def __init__(self, folder):
+        self.folder, self.rank = folder, own_rank()
+
+def setup():
+    dist.init_process_group("nccl")
+
+def main(folder, train):
+    {before}
+    setup()
+    {after}
+"""
+
 INCORRECT = [
+    # what is kept is the answer of a job of one process
+    _FALLBACK.format(before="config = Config(folder)  # error: MP567", after="train(config)"),
+    _FALLBACK.format(before="logger = Logger(folder)  # error: MP567", after="train(logger)"),
+    _FALLBACK.format(before="parts = size()  # error: MP567", after="train(folder, parts)"),
     """
 import torch
 import torch.distributed as dist
@@ -142,6 +261,9 @@ def main(config, distributed):
 ]
 
 CORRECT = [
+    _FALLBACK.format(before="print(own_rank())", after="train(Config(folder), Logger(folder), size())"),
+    _FALLBACK.format(before="config = Config(folder, 0)", after="train(config, own_rank())"),
+    _FALLBACK.format(before="logger = Logger(folder)", after="logger.rank = own_rank()"),
     """
 import torch.distributed as dist
 
