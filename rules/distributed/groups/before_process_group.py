@@ -143,7 +143,7 @@ class _Groups:
         init = cls.find("__init__")
         unit = flow.unit_of(init) if init is not None else flow.body_of(cls)
         for store in self.queries.values(unit, "store_attr", "store_class") if unit is not None else ():
-            value = store.operand(-1).root
+            value = store.operand(-1).root if store.value.args else store
             if value.value.op != "call" or store.value.data in given or unit.control.deciding(store.value.block):
                 continue
             what = self._falls_back(value) or (self._factory(value) if init is None else "")
@@ -215,10 +215,12 @@ def size():
 class Config:
     folder: str
     rank: int = field(default_factory=own_rank)
+    steps: int = 1
 
 class Logger:
     def __init__(self, folder):
-        self.folder, self.rank = folder, own_rank()
+        self.folder, self.rank, self.file = folder, own_rank(), None
+        self.closed: bool
 
 def setup():
     dist.init_process_group("nccl")

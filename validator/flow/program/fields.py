@@ -114,11 +114,20 @@ class Fields:
     def makers(self, name: str) -> Makers:
         """The units that make objects of the data classes of a name."""
         found: dict[ClassDef, tuple[Unit, ...]] = {}
-        for unit in self.flow.mentions.naming(name):
+        for unit in dict.fromkeys((*self.flow.mentions.naming(name), *self._class_methods.get(name, ()))):
             for cls in self.flow.part(("unit", unit), "makes"):
                 if cls.name == name:
                     found[cls] = (*found.get(cls, ()), unit)
         return Makers(found)
+
+    @cached_property
+    def _class_methods(self) -> dict[str, list[Unit]]:
+        """The class methods of the data classes of a name, which may make objects without naming it: `cls(…)`."""
+        found: dict[str, list[Unit]] = {}
+        for cls in self.flow.project.classes():
+            methods = (m for m in cls.every_method() if m.facts.is_classmethod) if cls.fields_are_parameters else ()
+            found.setdefault(cls.name, []).extend(self.flow.units(methods))
+        return found
 
     def held(self, holder: Any, name: str) -> Val:
         """What functions of the project set as an attribute of a namespace; BOTTOM where none does.
