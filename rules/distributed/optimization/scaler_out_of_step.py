@@ -1,9 +1,10 @@
 """Gradients that are clipped while they are scaled, or a scale that is never updated.
 
 What it does
-    Follows `GradScaler`: reports `clip_grad_norm_` and `clip_grad_value_` between `scaler.scale(loss).backward()` and
-    `scaler.step(optimizer)` of one function, where nothing in its file asks for the scale or unscales and nothing else
-    is trained beside, and `scaler.step(optimizer)` in a project that never calls `update()` of a scaler.
+    Follows `GradScaler`: reports `clip_grad_norm_` and `clip_grad_value_` before `scaler.step(optimizer)` and behind
+    `scaler.scale(loss).backward()`, in one function or in those that it calls, where nothing on the way asks for the
+    scale or unscales and nothing else is trained beside; and `scaler.step(optimizer)` in a project that never calls
+    `update()` of a scaler.
 
 Why is this bad
     The gradients are as many times too large as the scale says (65,536 at first), so that clipping makes nearly every
@@ -17,7 +18,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from validator.finding import Finding
 from validator.flow.program.unit import Unit
@@ -39,8 +40,8 @@ def check_project(project: Project) -> Iterator[Finding]:
     for step in steps:
         if not updated:
             yield _finding(step, "is never followed by `update()`: the scale of the loss stays as it is")
-        for clip in _clipped(queries, step.unit, step):
-            yield _finding(clip, "clips gradients that are still multiplied by the scale of the loss")
+    for clip in dict.fromkeys(_clipped(queries, {step.unit for step in steps})):
+        yield _finding(clip, "clips gradients that are still multiplied by the scale of the loss")
 
 
 def _steps(queries: Queries) -> Iterator[Place]:
@@ -54,18 +55,53 @@ def _of_scaler(call: Place) -> bool:
     return call.receiver is not None and is_scaler(call.receiver)
 
 
-def _clipped(queries: Queries, unit: Unit, step: Place) -> Iterator[Place]:
-    """What clips between the backward pass of a scaled loss and the step, where nothing unscales."""
-    calls = list(queries.calls_in(unit))
-    scaled = [call.number for call in calls if call.method == "scale" and _of_scaler(call)]
-    if not scaled or any(word in unit.module.source.text for word in ("unscale_", "get_scale", "enabled=False")):
+def _clipped(queries: Queries, stepping: set[Unit]) -> Iterator[Place]:
+    """What clips before a scaler steps, in one function or in what that calls, where nothing unscales."""
+    scaled = {call.unit for call in queries.named_anywhere("scale") if _of_scaler(call)} if stepping else set()
+    if not scaled:
         return
-    losses = [call.receiver for call in calls if call.method == "backward" and call.receiver is not None]
-    if any(not (loss.root.value.op == "call" and loss.root.method == "scale") for loss in losses):
-        return  # something else is trained beside, whose gradients are not scaled
-    for call in calls:
-        if call.method in _CLIPPING and scaled[0] < call.number < step.number:
-            yield call
+    asking = {call.unit for call in queries.named_anywhere("unscale_", "get_scale")}
+    clips = [call for call in queries.named_anywhere(*_CLIPPING) if not is_aside(call.unit.path)]
+    to_step, to_clip = queries.reaching(stepping), queries.reaching({clip.unit for clip in clips})
+    to_scale, to_asking = queries.reaching(scaled), queries.reaching(asking)
+    for unit in sorted(to_step & to_clip, key=lambda each: each.place):
+        around = queries.reaching({unit})
+        if around.isdisjoint(to_scale) or _may_ask(queries, around, to_asking):
+            continue
+        calls = list(queries.calls_in(unit))
+        step = next((call for call in calls if _comes_to(queries, call, to_step, stepping, "step")), None)
+        first = next((call.number for call in calls if call.method == "scale" and _of_scaler(call)), -1)
+        for call in calls if step is not None else ():
+            if step is not None and first < call.number < step.number:
+                below = queries.reached(queries.targets(call))
+                found = [clip for clip in clips if clip == call or clip.unit in below]
+                trained = {unit, *below, *scaled, *stepping}
+                if not _may_ask(queries, below, to_asking) and not _is_told_otherwise(queries, trained):
+                    yield from found
+
+
+def _may_ask(queries: Queries, units: Iterable[Unit], asking: frozenset[Unit]) -> bool:
+    """Whether one of some units unscales or asks for the scale, or calls something by the name of what does."""
+    named = {unit.name for unit in asking} | {"unscale_", "get_scale"}
+    return any(unit in asking or any(c.method in named for c in queries.calls_in(unit)) for unit in units)
+
+
+def _comes_to(queries: Queries, call: Place, ways: frozenset[Unit], ends: set[Unit], name: str) -> bool:
+    """Whether a call is a scaler's method, or runs what calls it."""
+    own = call.method == name and call.unit in ends and _of_scaler(call)
+    return own or not ways.isdisjoint(queries.targets(call))
+
+
+def _is_told_otherwise(queries: Queries, units: set[Unit]) -> bool:
+    """Whether a file says that the scale is asked for or off, or something else is trained beside, whose gradients are
+    not scaled."""
+    modules = {unit.module for unit in units}
+    if any(word in module.source.text for module in modules for word in ("enabled=False", "get_scale")):
+        return True
+    calls = (call for call in queries.named_anywhere("backward") if call.unit.module in modules)
+    backwards = (call for call in calls if not queries.targets(call))
+    losses = [call.receiver for call in backwards if call.receiver is not None]
+    return any(not (loss.root.value.op == "call" and loss.root.method == "scale") for loss in losses)
 
 
 def _finding(call: Place, what: str) -> Finding:
@@ -103,7 +139,49 @@ INCORRECT = [
     _TRAINING.replace("{clip}", "pass").replace("(optimizer)\n        {update}", "(optimizer)  # error: MP562"),
 ]
 
+_ENGINE = """
+import torch
+from torch.nn.utils import clip_grad_norm_
+
+class Precision:
+    def __init__(self):
+        self.scaler = torch.amp.GradScaler("cuda")
+
+    def backward(self, loss):
+        self.scaler.scale(loss).backward()
+
+    def prepare(self, optimizer):
+        self.scaler.unscale_(optimizer)
+
+    def apply(self, optimizer):
+        self.scaler.step(optimizer)
+        self.scaler.update()
+
+class Runner:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer, self.precision = model, optimizer, Precision()
+
+    def clip(self):
+        return clip_grad_norm_(self.model.parameters(), 1.0){mark}
+
+    def step(self):
+        {first}
+        {second}
+        self.precision.apply(self.optimizer)
+
+    def run(self, batch):
+        self.precision.backward(self.model(batch).mean())
+        self.step()
+"""
+_PREPARE = "self.precision.prepare(self.optimizer)"
+
+INCORRECT += [_ENGINE.format(mark="  # error: MP562", first="self.clip()", second="self.optimizer.zero_grad()")]
+
 CORRECT = [
+    _ENGINE.format(mark="", first=_PREPARE, second="self.clip()"),
+    _ENGINE.format(mark="", first="for hook in self.hooks:", second="    hook.prepare(self.optimizer)").replace(
+        "self.precision.apply", "self.clip()\n        self.precision.apply"
+    ),
     _TRAINING.replace("{clip}", f"scaler.unscale_(optimizer)\n        {_CLIP}").replace("{update}", "scaler.update()"),
     _TRAINING.replace("{clip}", "pass").replace("{update}", "scaler.update()"),
 ]
