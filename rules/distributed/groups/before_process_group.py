@@ -20,7 +20,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.definitions import ClassDef
 from validator.finding import Finding, Related
 from validator.flow.callgraph.spelled_arguments import origins
 from validator.flow.control import comes_after
@@ -134,10 +133,10 @@ class _Groups:
 
     def _keeps_fallback(self, call: Place) -> str:
         """The same of the attributes that a constructor fills, which nothing fills again."""
-        classes = [o[1] for o in call.operand(0).val.each]
-        if len(classes) != 1 or not isinstance(classes[0], ClassDef):
+        made = call.operand(0).val
+        if len(made.objs) != 1 or not made.of("class"):
             return ""
-        cls, flow = classes[0], self.queries.flow
+        cls, flow = made.each[0][1], self.queries.flow
         positional = sum(name is None for name in call.value.data.names)
         given = {*call.value.data.names, *flow.fields_of(cls)[:positional]}
         init = cls.find("__init__")
@@ -263,7 +262,7 @@ def main(config, distributed):
 ]
 
 CORRECT = [
-    _FALLBACK.format(before="print(own_rank())", after="train(Config(folder), Logger(folder), size())"),
+    _FALLBACK.format(before="print(own_rank(), folder.name())", after="train(Config(folder), Logger(folder), size())"),
     _FALLBACK.format(before="config = Config(folder, 0)", after="train(config, own_rank())"),
     _FALLBACK.format(before="logger = Logger(folder)", after="logger.rank = own_rank()"),
     """
