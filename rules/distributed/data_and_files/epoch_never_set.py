@@ -6,9 +6,10 @@ What it does
     Silent where the data, or the sampler, is called after evaluation (`val_dataset`): its order does not matter. Also
     reports `set_epoch` in a loop that gives the sampler the same number in every round, and a shuffling sampler whose
     loader is gone through in a loop, epoch after epoch, where `set_epoch` is called on other samplers alone, or on
-    this one outside of any loop; and `set_epoch` with a number that each rank draws for itself. Silent where the
-    sampler, or its loader, goes where it cannot be followed, and where each round of a loop makes a sampler with a seed
-    of that round.
+    this one outside of any loop; `set_epoch` with a number that each rank draws for itself; and `loader.sampler`
+    that is told the epoch where the loader was made with a `batch_sampler` that could be told, and is not. Silent
+    where the sampler, or its loader, goes where it cannot be followed, and where each round of a loop makes a sampler
+    with a seed of that round.
 
 Why is this bad
     The order depends on seed and epoch. Without `set_epoch` every epoch shows the same batches in the same order.
@@ -21,17 +22,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.finding import Finding
+from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries, blocks_of
 from validator.flow.queries.escapes import argument_of
+from validator.flow.queries.origins import calls_behind, trail
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.ranks.random_draws import drawn_apart, draws
+from validator.flow.queries.training.loaders import makes_loader
 from validator.flow.queries.training.sampler_rounds import Rounds
 from validator.flow.values import const_obj
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP530", "epoch-never-set", "warning", "0.1.0", tokens=("DistributedSampler",))
+RULE = Rule("MP530", "epoch-never-set", "warning", "0.1.0", tokens=("DistributedSampler", "set_epoch"))
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -57,6 +60,7 @@ def check_project(project: Project) -> Iterator[Finding]:
                 help="pass the number of the epoch, which is the same on all ranks",
                 context=f"{call.unit.qualname}:set_epoch",
             )
+    yield from _told_to_another(calls)
     rounds = Rounds(queries)
     for place in queries.calls(
         "torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler"
@@ -76,6 +80,35 @@ def check_project(project: Project) -> Iterator[Finding]:
                 " order does not matter",
                 context=place.unit.qualname,
             )
+
+
+def _told_to_another(calls: list[Place]) -> Iterator[Finding]:
+    """Where the number of the epoch goes to the `sampler` of a loader that was made with a sampler of batches, which
+    nobody tells it."""
+    if any("batch_sampler" in call.operand(0).words for call in calls):
+        return
+    for call in calls:
+        asked = [] if call.receiver is None or is_aside(call.unit.path) else trail(call.receiver, frozenset())
+        for owner in (each.operand(0) for each in asked if each.value.op == "attr" and each.value.data == "sampler"):
+            loaders = calls_behind(owner, makes_loader) or []
+            if loaders and all(_is_by_batches(loader) for loader in loaders):
+                yield RULE.finding(
+                    call.unit.path,
+                    call.at,
+                    f"`{call.operand(0).text}` in `{call.unit.qualname}` tells the epoch to the `sampler` of a loader"
+                    " that takes its batches from `batch_sampler=`: its `sampler` only counts the samples, in order",
+                    help="tell it to `loader.batch_sampler`",
+                    related=[Related(each.unit.path, each.at[0], "the loader is made here") for each in loaders[:1]],
+                    context=f"{call.unit.qualname}:set_epoch:batch_sampler",
+                )
+                break
+
+
+def _is_by_batches(loader: Place) -> bool:
+    """Whether a loader is given a sampler of batches, whose class has a `set_epoch` of its own."""
+    given = loader.argument("batch_sampler", 4)
+    owners = [o[1] for o in given.closed.each if o[0] in ("inst", "self")] if given is not None else []
+    return bool(owners) and all(cls.find("set_epoch") is not None for cls in owners)
 
 
 def _is_same_each_round(call: Place) -> bool:
@@ -137,7 +170,38 @@ def _shuffles(place: Place) -> bool:
     return const_obj(True) in passed
 
 
+_BATCHES = """
+import torch.distributed as dist
+from torch.utils.data import DataLoader
+
+class Buckets:
+    def __init__(self, lengths):
+        self.lengths, self.rank, self.epoch = lengths, dist.get_rank(), 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        return iter([self.lengths])
+
+def build(data):
+    return DataLoader(data, batch_sampler=Buckets(data.lengths))
+
+def tell(loader, epoch):
+    sampler = loader.{name}
+    if hasattr(sampler, "set_epoch"):
+        sampler.set_epoch(epoch){mark}
+
+def fit(data, epochs):
+    loader = build(data)
+    for epoch in range(epochs):
+        tell(loader, epoch)
+        for batch in loader:
+            print(batch)
+"""
+
 INCORRECT = [
+    _BATCHES.format(name="sampler", mark="  # error: MP530"),
     """
 import random
 from torch.utils.data import DataLoader, DistributedSampler
@@ -218,6 +282,9 @@ class Trainer:
 ]
 
 CORRECT = [
+    _BATCHES.format(name="batch_sampler", mark=""),
+    # both are told
+    _BATCHES.format(name="sampler", mark="\n    loader.batch_sampler.set_epoch(epoch)"),
     # what is measured is the same in any order
     """
 from torch.utils.data import DataLoader, DistributedSampler

@@ -141,7 +141,9 @@ class _Groups:
         given = {*call.value.data.names, *flow.fields_of(cls)[:positional]}
         init = cls.find("__init__")
         unit = flow.unit_of(init) if init is not None else flow.body_of(cls)
-        for store in self.queries.values(unit, "store_attr", "store_class") if unit is not None else ():
+        if unit is None:
+            return ""
+        for store in self.queries.values(unit, "store_attr", "store_class"):
             value = store.operand(-1).root if store.value.args else store
             if value.value.op != "call" or store.value.data in given or unit.control.deciding(store.value.block):
                 continue

@@ -1,13 +1,13 @@
-"""An optimizer for parameters that were all frozen.
+"""An optimizer, or a data-parallel wrapper, for parameters that were all frozen.
 
 What it does
-    Reports an optimizer of torch that is made from `model.parameters()` after the function has switched the gradients
-    of all parameters of that model off, in a loop without a condition or with `requires_grad_(False)`, and has changed
-    nothing of the model since.
+    Reports an optimizer of torch that is made from `model.parameters()`, and a model that is given to
+    `DistributedDataParallel`, after the function has switched the gradients of all parameters of that model off, in a
+    loop without a condition or with `requires_grad_(False)`, and has changed nothing of the model since.
 
 Why is this bad
     No parameter gets a gradient: `step()` changes nothing, or weight decay alone shrinks them. Layers that keep
-    statistics still move, so the loss does, too.
+    statistics still move, so the loss does, too. `DistributedDataParallel` raises where no parameter wants a gradient.
 
 References
     https://docs.pytorch.org/docs/stable/notes/autograd.html#locally-disabling-gradient-computation
@@ -28,6 +28,7 @@ from validator.rule import Rule
 
 RULE = Rule("MP595", "nothing-to-train", "error", "0.5.0", tokens=("requires_grad",), solves=True)
 
+_DDP = "torch.nn.parallel.DistributedDataParallel"
 # Methods after which a model still has the parameters that it had.
 _LEAVING = frozenset({
     "parameters", "named_parameters", "train", "eval", "to", "cuda", "cpu", "half", "float", "bfloat16", "modules",
@@ -73,12 +74,20 @@ def _of_parameters(call: Place) -> Path | None:
 
 
 def _trained(call: Place) -> Path | None:
-    """The model from all of whose parameters a call makes an optimizer of torch."""
+    """The model from all of whose parameters a call makes an optimizer of torch, or that it wraps in DDP."""
     made = call.operand(0).val.of("ext")
+    module = call.argument("module", 0) if _is_wrapper(call) else None
+    if module is not None:
+        return paths_of(call.unit).path(module.number)
     given = call.argument("params", 0)
     if given is None or not made or not all(str(o[1]).startswith("torch.optim.") for o in made):
         return None
     return _of_parameters(given.root)
+
+
+def _is_wrapper(call: Place) -> bool:
+    models, made = call.flow.models, call.operand(0).val.each
+    return len(made) == 1 and made[0][0] == "ext" and models.named(made[0][1]) == _DDP
 
 
 def _is_changed(queries: Queries, first: Place, last: Place, model: Path) -> bool:
@@ -111,7 +120,8 @@ def _finding(call: Place, where: Place) -> Finding:
     return RULE.finding(
         call.unit.path,
         call.at,
-        f"`{call.method}` in `{call.unit.qualname}` is made for parameters that are all frozen: no step changes them",
+        f"`{call.method}` in `{call.unit.qualname}` is made for parameters that are all frozen: "
+        + ("it raises" if _is_wrapper(call) else "no step changes them"),
         help="freeze the layers that are to stay alone, and pass the others",
         related=[Related(where.unit.path, where.at[0], "they are frozen here")],
         context=f"{call.unit.qualname}:{call.method}",
@@ -119,6 +129,15 @@ def _finding(call: Place, where: Place) -> Finding:
 
 
 INCORRECT = [
+    """
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def reward(model, device):
+    model.eval()
+    for parameter in model.parameters():
+        parameter.requires_grad = False
+    return DDP(model, device_ids=[device])  # error: MP595
+""",
     """
 import torch
 
@@ -148,6 +167,22 @@ class Trainer:
 ]
 
 CORRECT = [
+    """
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def wrap(teacher, student, head):
+    teacher.requires_grad_(False)
+    student.requires_grad_(False)
+    student.head = head
+    return teacher, DDP(student)
+
+def thaw(model):
+    model.requires_grad_(False)
+    for block in model.blocks[-2:]:
+        block.requires_grad_(True)
+    return DDP(model)
+""",
     """
 import torch
 

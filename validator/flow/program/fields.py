@@ -125,8 +125,9 @@ class Fields:
         """The class methods of the data classes of a name, which may make objects without naming it: `cls(…)`."""
         found: dict[str, list[Unit]] = {}
         for cls in self.flow.project.classes():
-            methods = (m for m in cls.every_method() if m.facts.is_classmethod) if cls.fields_are_parameters else ()
-            found.setdefault(cls.name, []).extend(self.flow.units(methods))
+            if cls.fields_are_parameters:
+                methods = (method for method in cls.every_method() if method.facts.is_classmethod)
+                found.setdefault(cls.name, []).extend(self.flow.units(methods))
         return found
 
     def held(self, holder: Any, name: str) -> Val:
