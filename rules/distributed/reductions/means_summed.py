@@ -6,7 +6,8 @@ What it does
     Silent where the result is given back or stored as it is: who gets it may divide. The same of the gradients of all
     parameters of a model, summed over the whole job, where neither the function, nor what calls it, nor what computes
     the gradients there divides or multiplies by anything that is a number of ranks, or was reduced over them itself
-    (the tokens of all ranks): it rests on a loss that is a mean. Silent where it only matters whether a number is
+    (the tokens of all ranks): it rests on a loss that is a mean. And norms that are summed as they are, where the root
+    is taken of the sum. Silent where it only matters whether a number is
     finite, or whether there is one that is not.
 
 Why is this bad
@@ -21,10 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.finding import Finding
+from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.origins import calls_behind
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.values.sums import is_size, is_sum
+from validator.flow.queries.values.sums import KEEPING, is_size, is_sum
 from validator.project import Project
 from validator.rule import Rule
 
@@ -33,6 +35,9 @@ RULE = Rule("MP565", "means-summed", "warning", "1.0", tokens=("all_reduce",))
 _COMPUTING = frozenset({"Add", "Sub", "Mult", "Pow", "MatMult"})
 _TESTED = frozenset({"grad", "requires_grad"})
 _NO_MEANS = frozenset({"sum", "sign", "normalize"})  # of a loss that is no mean, of gradients whose size does not count
+_NORMS = frozenset({"norm", "vector_norm", "clip_grad_norm_", "get_total_norm"})
+_NOTHING = frozenset({"zeros", "zeros_like", "new_zeros"})  # the norm of no gradients
+_ROOTS = frozenset({"sqrt", "sqrt_"})
 _WITHIN = ("In", "NotIn")
 _DIVIDING = frozenset({"div", "div_", "mul", "mul_", "true_divide", "true_divide_"})
 
@@ -47,6 +52,9 @@ def check_project(project: Project) -> Iterator[Finding]:
         if made.value.op == "attr" and made.value.data == "grad" and is_sum(call.argument(*row.operation)):
             if _is_of_all(call, made) and not _is_scaled(project.analysis(Queries), call):
                 yield _of_gradients(call, made)
+            continue
+        if is_sum(call.argument(*row.operation)) and (root := _under_root(call, tensor)) is not None:
+            yield _of_norms(call, made, root)
             continue
         is_mean = made.value.op == "call" and made.method == "mean" and made.receiver is not None
         if (
@@ -75,6 +83,46 @@ def _of_gradients(call: Place, gradient: Place) -> Finding:
         " their number: of a loss that is a mean the gradients grow with the number of GPUs",
         help="divide by the number of ranks, or reduce with `ReduceOp.AVG`",
         context=f"{call.unit.qualname}:{gradient.text}",
+    )
+
+
+def _under_root(call: Place, tensor: Place) -> Place | None:
+    """Where the sum of norms is put under a root: each had to be squared before."""
+    made, place = tensor.root, tensor
+    while place.value.op == "mut":
+        if place.operand(1).value.op != "call" or place.operand(1).method.endswith("_"):
+            return None  # it may be squared in place
+        place = place.operand(0)
+    norms = calls_behind(made, lambda each: each.method in _NORMS or each.method in _NOTHING) or []
+    if not any(each.method in _NORMS for each in norms):
+        return None
+    summed = [place for place in tensor.users if place.value.op == "mut" and place.operand(1) == call]
+    queue, seen = summed, {place.number for place in summed}
+    for place in queue:
+        for user in place.users:
+            if user.value.op == "call" and user.method in _ROOTS:
+                return user
+            power = user.operand(1).val.constant() if user.value.op == "binary" and user.value.data == "Pow" else None
+            if power == 0.5 and user.operand(0).number == place.number:
+                return user
+            kept = user.value.op == "binary" and user.value.data in ("Add", "Div")
+            kept = kept or user.value.op == "attr" and user.value.data in _ROOTS | KEEPING
+            if (kept or user.value.op == "call" and user.method in KEEPING) and user.number not in seen:
+                seen.add(user.number)
+                queue.append(user)
+    return None
+
+
+def _of_norms(call: Place, norm: Place, root: Place) -> Finding:
+    return RULE.finding(
+        call.unit.path,
+        call.at,
+        f"`{call.method}` in `{call.unit.qualname}` sums the norm `{norm.text}` of all ranks, and `{root.text}` takes"
+        " the root of the sum: it is no norm of the whole",
+        help="sum the squares of the norms",
+        related=[Related(root.unit.path, root.at[0], "the root is taken here")],
+        context=f"{call.unit.qualname}:{norm.text}:norm",
+        severity="error",
     )
 
 
@@ -191,12 +239,33 @@ def train(model, optimizer, batches):
         optimizer.zero_grad()
 """
 
+_NORM = """
+import torch
+import torch.distributed as dist
+
+def local_norm(grads, kind=2.0):
+    if not grads:
+        return torch.zeros((), device="cuda")
+    return torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g, kind) for g in grads]), kind)
+
+def total_norm(split, whole, group):
+    total = {made}
+    dist.all_reduce(total, group=group){mark}
+    return {given}
+"""
+
 INCORRECT = [
+    # norms that are not squared before they are summed
+    _NORM.format(made="local_norm(split)", mark="  # error: MP565", given="(total + local_norm(whole) ** 2).sqrt()"),
+    _NORM.format(made="split[0].norm()", mark="  # error: MP565", given="total.item() ** 0.5"),
     _GRADIENTS.format(mark="  # error: MP565", divided="", scaled=""),
     _CENTER.replace("{mark}", "  # error: MP565").replace("{divided}", ""),
 ]
 
 CORRECT = [
+    _NORM.format(made="local_norm(split)\n    total.square_()", mark="", given="total.sqrt()"),
+    _NORM.format(made="local_norm(split) ** 2", mark="", given="(total + local_norm(whole) ** 2).sqrt()"),
+    _NORM.format(made="local_norm(split, 1.0)", mark="", given="total + local_norm(whole, 1.0)"),
     # the loss is divided by what all ranks have counted; numbers that are only tested
     """
 import torch
