@@ -71,7 +71,41 @@ def _evaluated(buffer: str, mark: str = "", options: str = "", test: str = "dist
     return _EVALUATION.format(buffer=buffer, mark=mark, options=options, test=test, cut=cut)
 
 
+_RESUMED = """
+import os
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+class Trainer:
+    def __init__(self, model, optimizer):
+        self.rank, self.epoch = dist.get_rank(), 0
+        self.model, self.optimizer = DDP(model), optimizer
+
+    def resume(self, path):
+        state = torch.load(path)
+        self.model.module.load_state_dict(state["model"])
+        self.epoch = state["epoch"]
+
+    def start(self, path):
+        {start}
+
+    def fit(self, loader, epochs):
+        for epoch in range(self.epoch, epochs):
+            for batch in loader:
+                self.optimizer.zero_grad()
+                self.model(batch).sum().backward(){mark}
+                self.optimizer.step()
+
+def main(optimizer, path, loader):
+    trainer = Trainer(torch.nn.Linear(2, 2), optimizer)
+    trainer.start(path)
+    trainer.fit(loader, 10)
+"""
+
 INCORRECT = [
+    # an attribute that one rank alone stores again tells how many rounds there are
+    _RESUMED.format(start="if self.rank == 0:\n            self.resume(path)", mark="  # error: MP501"),
     # through what `setdefault` has put into a dictionary
     """
 import torch
@@ -680,6 +714,12 @@ def save(path):
 ]
 
 CORRECT = [
+    _RESUMED.format(start="if os.path.exists(path):\n            self.resume(path)", mark=""),
+    _RESUMED.format(
+        start="if self.rank == 0:\n            self.resume(path)\n        epoch = [self.epoch]\n"
+        "        dist.broadcast_object_list(epoch, src=0)\n        self.epoch = epoch[0]",
+        mark="",
+    ),
     # nothing is in a list that nobody fills
     """
 import torch.distributed as dist

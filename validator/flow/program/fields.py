@@ -32,7 +32,8 @@ class Fields:
     def field(self, cls: ClassDef, name: str, exact: bool) -> Val:
         """What an attribute of the objects of a class holds, in closed form; BOTTOM where nothing stores it."""
         family = set(cls.mro) if exact else {*cls.mro, *cls.descendants()}
-        found = [value for _, value, _ in self.stores(cls, name, family)]
+        stored = list(self.stores(cls, name, family))
+        found = [value for _, value, _ in stored]
         found += self.flow.stores.fillings(
             name, lambda o: o[0] in _OWNERS and related(o, family, cls), cls.path, family
         )
@@ -44,7 +45,9 @@ class Fields:
                 found += rows if rows is not None else (NOT_YET,)
         if any(each.fields_are_parameters for each in cls.mro):
             found += self._constructed(cls, name, exact)
-        return _there_if_any(found, join_origins(found))
+        chosen = ((unit.name, only(value.p, "rank", "member", "data")) for unit, value, _ in stored)
+        first = all((writer == "__init__") is not bool(tested) for writer, tested in chosen)
+        return _there_if_any(found, join_origins(found), first)
 
     def stores(self, cls: ClassDef, name: str, family: set[ClassDef]) -> Iterator[tuple[Unit, Val, bool]]:
         """What functions of the project store in an attribute of objects of a class, or of a family of it: in which
@@ -177,12 +180,13 @@ class Fields:
         return frozenset(text.strip("'\"").lstrip("-").replace("-", "_") for text in texts)
 
 
-def _there_if_any(stores: list[Val], held: Val) -> Val:
+def _there_if_any(stores: list[Val], held: Val, first: bool = False) -> Val:
     """What an attribute holds: no test of ranks decides whether it is there if one store stands under none, and no
-    store is of None."""
-    if not only(held.p, "rank", "member", "data") or held.may_be_none() or all(each.p for each in stores):
+    store is of None. Which of them it is differs then, for certain where those under no test come `first`."""
+    chosen = only(held.p, "rank", "member", "data")
+    if not chosen or held.may_be_none() or all(each.p for each in stores):
         return held
-    return Val(held.objs, held.v, held.n, NONE, held.state)
+    return Val(held.objs, held.v | (chosen if first else unsure(chosen)), held.n, NONE, held.state)
 
 
 def related(o: Any, family: set[ClassDef], cls: ClassDef) -> bool:
