@@ -2,11 +2,14 @@
 
 What it does
     Takes calls whose arguments, passed by position, bear the names of two parameters of what is called, each that of
-    the other: `create(name, use_w2, use_w1)` for `def create(self, name, use_w1, use_w2)`. Where several definitions
-    may be reached, all must have these parameters in this order. Silent in the function itself, behind a test of the
-    two, where the function passes them in the other order too, where a statement exchanges the two, where their names
-    are those of the two ways of one thing (`scatter_dim`, `gather_dim`), and where a name says that the exchange is
-    meant (`swap`, `reverse`, `transpose`).
+    the other: `create(name, use_w2, use_w1)` for `def create(self, name, use_w1, use_w2)`; or words of them that are
+    words of no other parameter, and none of its own: `join(world, offset)` for `def join(rank_offset, world_size)`.
+    Also one argument that bears the name of another parameter, behind others that stand at their places: there the
+    signature has got a parameter in between. Also of actors, of modules that are called, and of what processes are
+    given to run. Where several definitions may be reached, all must have these parameters in this order. Silent in the
+    function itself, behind a test of the two, where the function passes them to it in the other order too, where a
+    statement exchanges the two, where their names are those of the two ways of one thing (`scatter_dim`, `gather_dim`),
+    and where a name says that the exchange is meant (`swap`, `reverse`, `transpose`).
 
 Why is this bad
     Nothing fails where both are of one type: the wrong matrix is decomposed, the wrong model is the reference.
@@ -20,10 +23,13 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
-from validator.facts.model import Call
+from validator.facts.model import Call, Param
 from validator.finding import Finding, Related
-from validator.flow.objects import Objects
+from validator.flow.callgraph.indirect_calls import OF_LIBRARY
+from validator.flow.objects import Callee, Objects
+from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_test
 from validator.project import Method, Project
 from validator.rule import Rule
@@ -40,42 +46,71 @@ _WAYS = frozenset(
 )  # fmt: skip
 
 
+_WORD = re.compile(r"[a-z]+|[A-Z][a-z]*|\d+")
+_PATH = re.compile(r"(?:\w+\.)*([^\W\d]\w*)")
+_CALLED = ("forward", "__call__")  # what runs where an object is called, by whatever name
+
+
+class Swapped(NamedTuple):
+    """Two arguments by the names that they bear, and the parameters whose places they take."""
+
+    names: tuple[str, str]
+    params: tuple[str, str]
+
+
 def check_project(project: Project) -> Iterator[Finding]:
     objects = project.analysis(Objects)
-    by_name: dict[str, list[Method]] = {}
+    running = objects.flow.models.running
+    by_name: dict[str, list[list[str]]] = {}
     for function in project.functions():
         name = function.cls.name if function.cls is not None and function.name == "__init__" else function.name
-        by_name.setdefault(name, []).append(function)
+        by_name.setdefault(name, []).append(_params(function))
+    for cls in project.classes():
+        if (params := objects.constructors.of(cls)) is not None and cls.find("__init__") is None:
+            by_name.setdefault(cls.name, []).append(_positional(params))
+    of_objects = [params for name in _CALLED for params in by_name.get(name, ())]
     for function in project.functions():
         if is_test(function.path) or MEANT.search(function.qualname.lower()):
             continue
         for call in function.facts.calls:
-            names = _names(call)
-            if len(names) < 2 or MEANT.search(call.target.lower()):
+            if MEANT.search(call.target.lower()):
                 continue
-            if not any(_swapped(names, _params(each)) for each in by_name.get(call.method, ())):
+            handed = call.method in running
+            name = call.receiver.rpartition(".")[2] if call.method == "remote" else call.method
+            rows = by_name.get(name, of_objects)
+            if not handed and not any(_misplaced(call, params) for params in rows):
                 continue
             place = objects.call_at(function.module, call.at)
-            if place is None:
-                continue
-            reached = objects.reached_by(place.operand(0), place)
-            rows = [
-                _swapped(names, [p.name for p in each.params if p.kind in ("any", "pos")]) for each in reached.callees
-            ]
-            if not rows or None in rows or len(set(rows)) != 1 or any(each.given for each in reached.callees):
-                continue
-            callee = reached.callees[0].place
-            if rows[0] is None or callee is function or go_back(*rows[0]) or not _is_alone(function, call, *rows[0]):
-                continue
-            yield _report(function, call, reached.callees[0].name, callee, *rows[0])
+            if place is not None:
+                yield from _checked(objects, function, call, place)
 
 
-def _report(function: Method, call: Call, name: str, callee: object, one: str, other: str) -> Finding:
+def _checked(objects: Objects, function: Method, call: Call, place: Place) -> Iterator[Finding]:
+    callee, seen = objects.run_for(place, call)
+    reached = objects.reached_by(callee, place)
+    rows = [_misplaced(seen, _positional(each.params)) for each in reached.callees]
+    if not rows or None in rows or len(set(rows)) != 1 or any(each.given for each in reached.callees):
+        return
+    target, found = reached.callees[0], rows[0]
+    if found is None or target.place is function or go_back(*found.names):
+        return
+    if _is_both_ways(objects, function, call, found, target) or _is_told(function, found):
+        return
+    yield _report(function, call, target.name, target.place, found)
+
+
+def _misplaced(call: Call, params: list[str]) -> Swapped | None:
+    return _swapped(_names(call), params) or _shifted(call, params)
+
+
+def _report(function: Method, call: Call, name: str, callee: object, found: Swapped) -> Finding:
     related = [Related(callee.path, callee.facts.name_at[0], "what is called")] if isinstance(callee, Method) else []
+    (one, other), (first, second) = found
+    rest = f"and `{other}` for `{second}`" if other != second else f"which has a parameter `{second}`"
     return RULE.finding(
         function.path,
         call.at,
-        f"`{function.qualname}` passes `{one}` for the parameter `{other}` of `{name}`, and `{other}` for `{one}`",
+        f"`{function.qualname}` passes `{one}` for the parameter `{first}` of `{name}`, {rest}",
         help="exchange them, or pass them by keyword",
         related=related,
         context=f"{function.qualname}:{name}:{one}",
@@ -89,24 +124,72 @@ def _names(call: Call) -> list[str]:
         if each.keyword == "*":
             break
         if each.keyword is None:
-            found.append(each.value.rpartition(".")[2] if each.kind == "path" else "")
+            named = _PATH.fullmatch(each.value) if each.kind in ("path", "other") else None
+            found.append(named[1] if named is not None else "")
     return found
 
 
 def _params(function: Method) -> list[str]:
-    names = [p.name for p in function.facts.params if p.kind in ("any", "pos")]
+    names = _positional(function.facts.params)
     return names[1:] if function.is_method and names else names
 
 
-def _swapped(names: list[str], params: list[str]) -> tuple[str, str] | None:
-    """The two names of which each stands where the parameter of the other name is."""
-    for place, name in enumerate(names[: len(params)]):
-        if not name or name == params[place] or name not in params:
-            continue
-        other = params.index(name)
-        if place < other < len(names) and names[other] == params[place] and names.count(name) == 1:
-            return name, names[other]
+def _positional(params: tuple[Param, ...]) -> list[str]:
+    return [p.name for p in params if p.kind in ("any", "pos")]
+
+
+def _swapped(names: list[str], params: list[str]) -> Swapped | None:
+    """Two arguments of which each bears the name of the parameter where the other one stands, or words of it that are
+    words of no other parameter, and none of its own."""
+    given = names[: len(params)]
+    for first, one in enumerate(given):
+        for second in range(first + 1, len(given) if one else 0):
+            other, places = given[second], (params[first], params[second])
+            exact = (other, one) == places and names.count(one) == 1
+            if (
+                exact
+                or other
+                and _is_crosswise((one, other), places)
+                and _are_alone((one, other), places, given, params)
+            ):
+                return Swapped((one, other), places)
     return None
+
+
+def _is_crosswise(names: tuple[str, str], params: tuple[str, str]) -> bool:
+    (one, other), (first, second) = map(words, names), map(words, params)
+    return bool(one & second and other & first) and not (one & first or other & second)
+
+
+def _are_alone(names: tuple[str, str], params: tuple[str, str], given: list[str], all_params: list[str]) -> bool:
+    """Whether the words that two names share with two parameters are those of no others."""
+    shared = (words(names[0]) | words(names[1])) & (words(params[0]) | words(params[1]))
+    others = [name for name in given if name not in names] + [name for name in all_params if name not in params]
+    return not any(shared & words(name) for name in others)
+
+
+def _shifted(call: Call, params: list[str]) -> Swapped | None:
+    """An argument that bears the name of one other parameter, which the call does not pass, behind arguments that bear
+    the names of their own; or of one that the library fills before what it is given."""
+    names = _names(call)
+    passed = {argument.keyword for argument in call.args}
+    if not passed.isdisjoint(("*", "**")) or len(names) > len(params):
+        return None
+    filled = [argument.kind for argument in call.positional]
+    for here, name in enumerate(names):
+        if not name or name not in params or name in passed or words(name) & words(params[here]):
+            continue
+        there = params.index(name)
+        of_library = there < len(filled) and filled[there] == OF_LIBRARY
+        placed = [i for i in range(here) if words(names[i]) & words(params[i])]
+        if names.count(name) == 1 and (of_library or placed and there >= len(names)):
+            return Swapped((name, name), (params[here], name))
+    return None
+
+
+def words(name: str) -> frozenset[str]:
+    """The words of a name, in small letters."""
+    return frozenset(word.lower() for word in _WORD.findall(name))
 
 
 def go_back(one: str, other: str) -> bool:
@@ -115,20 +198,31 @@ def go_back(one: str, other: str) -> bool:
     return frozenset(next(words) ^ next(words)) in _WAYS
 
 
-def _is_alone(function: Method, call: Call, one: str, other: str) -> bool:
-    """Whether nothing in the function says that the exchange is meant."""
+def _is_both_ways(objects: Objects, function: Method, call: Call, found: Swapped, target: Callee) -> bool:
+    """Whether a function passes the two in the other order as well to what it calls."""
+    one, other = found.names
     for each in function.facts.calls:
         names = _names(each) if each is not call else []
         if one in names and other in names and names.index(other) < names.index(one):
-            return False
+            place = objects.call_at(function.module, each.at) if each.method != call.method else None
+            reached = objects.reached_by(place.operand(0), place).callees if place is not None else (target,)
+            if any(callee.place == target.place for callee in reached):
+                return True
+    return False
+
+
+def _is_told(function: Method, found: Swapped) -> bool:
+    """Whether the function tests the two together, or exchanges them."""
     node = function.module.definitions_by_line.get((function.facts.at[0], function.name))
-    both = {one, other}
+    both = set(found.names)
+    if len(both) < 2:
+        return False
     for part in ast.walk(node) if node is not None else ():
         if isinstance(part, ast.If | ast.IfExp | ast.While) and both <= _variables(part.test):
-            return False
+            return True
         if isinstance(part, ast.Assign) and any(both <= _variables(target) for target in part.targets):
-            return False
-    return True
+            return True
+    return False
 
 
 def _variables(node: ast.AST) -> set[str]:
@@ -156,9 +250,80 @@ class Trainer:
         reference_logits = self.reference(batch)
         return loss(reference_logits, policy_logits, self.beta)  # error: MP145
 """,
+    # a parameter that was put between others; one that `spawn` fills
+    """
+import torch.multiprocessing as mp
+
+def collate(rows, tokenizer, labels=None, max_length=512):
+    return tokenizer(rows, labels, max_length)
+
+def work(config, rank, port):
+    return config.lr * rank, port
+
+def train(config, rows, tokenizer, max_length):
+    mp.spawn(work, args=(config, 29500), nprocs=8)  # error: MP145
+    return collate(rows, tokenizer, max_length)  # error: MP145
+""",
+    # by words, to an actor and to a module
+    """
+import ray
+import torch.nn as nn
+
+
+@ray.remote
+class Engine:
+    def join(self, host, rank_offset, world_size):
+        return host, rank_offset, world_size
+
+
+class Actor(nn.Module):
+    def forward(self, sequences, num_actions=None, attention_mask=None):
+        return sequences[:, -num_actions:] * attention_mask
+
+
+class Trainer:
+    def __init__(self, host):
+        self.engine = Engine.remote()
+        self.reference = Actor()
+        self.host = host
+
+    def connect(self, world):
+        for offset in range(world):
+            self.engine.join.remote(self.host, world, offset)  # error: MP145
+
+    def step(self, actor, sequences, mask, n_actions):
+        log_probs = actor(sequences, n_actions, mask)
+        return log_probs - self.reference(sequences, mask, n_actions)  # error: MP145
+""",
 ]
 
 CORRECT = [
+    # what is asked for is what the other parameter is for another call
+    """
+import torch.multiprocessing as mp
+
+def quantize(x, scale=None, bits=8):
+    return x / scale, bits
+
+def work(rank, config, port):
+    return config.lr * rank, port
+
+def train(config, scale, weights, bits):
+    mp.spawn(work, args=(config, 29500), nprocs=8)
+    return quantize(scale), quantize(weights, bits=bits), quantize(bits, scale)
+""",
+    # words that two parameters share, or that an argument shares with its own
+    """
+def split(in_size, out_size, size, dim_in):
+    return in_size, out_size, size, dim_in
+
+def pad(max_len, pad_id, left):
+    return max_len, pad_id, left
+
+def build(size_in, in_dim, out_dim, id_max, len_pad, len_left):
+    split(out_dim, in_dim, size_in, out_dim)
+    return pad(id_max, len_pad, len_left)
+""",
     """
 class Layer:
     def create(self, name, use_first, use_second):
