@@ -7,6 +7,7 @@ of actors, and what callers pass. An answer is *complete* where nothing else can
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from validator.analysis.interfaces.binding import keeps_signature, parameters
@@ -15,7 +16,7 @@ from validator.effects.choices import possible
 from validator.facts.model import Argument, At, Call, Param
 from validator.flow.annotations import classes_of, declared
 from validator.flow.callgraph.callers import CALLED, called
-from validator.flow.callgraph.indirect_calls import handed_over
+from validator.flow.callgraph.indirect_calls import handed_over, kept_as_hook
 from validator.flow.callgraph.spelled_arguments import origins
 from validator.flow.constructors import REMOTE, Constructors
 from validator.flow.narrowing import OBJECTS, told_apart, without
@@ -280,11 +281,17 @@ class Objects:
 
     def run_for(self, place: Place, call: Call) -> tuple[Place, Call]:
         """What a call runs with which arguments: of one that a library is given a function and its arguments
-        (`checkpoint(layer, x)`, `spawn(work, args=(x,))`) that function, called with them; of others what they call."""
+        (`checkpoint(layer, x)`, `spawn(work, args=(x,))`) that function, called with them; of one that keeps a function
+        as a hook that function, called as the library calls it; of others what they call."""
         callee = place.operand(0)
-        if place.value.op != "call" or place.method not in self.flow.models.running:
+        if place.value.op != "call" or place.method not in self.lending:
             return callee, call
-        return handed_over(place, call) or (callee, call)
+        return handed_over(place, call) or kept_as_hook(place, call) or (callee, call)
+
+    @cached_property
+    def lending(self) -> frozenset[str]:
+        """The names of the calls that have a library call a function which they are given."""
+        return self.flow.models.running | self.flow.models.hooks.keys()
 
     def callers(self, function: Method) -> tuple[tuple[Method, Call], ...]:
         """The calls that may run a function, with the functions in which they stand; those of tests are left out."""

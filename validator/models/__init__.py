@@ -104,6 +104,8 @@ only where an argument differs between ranks (`[]` for an item). `[exceptions]`:
 `submitting`: methods of executors that run a function in another thread; `loops`: methods that run an event loop.
 `[targets]`: keys by which a section of a configuration names what it makes, with the key that holds the arguments
 (empty: they stand beside it).
+`[hooks]`, by the name of the method: it keeps the function in its argument `hook = [parameter, position]` and calls it
+later with so many `arguments`, or with as many as a switch says that is on (`with = {switch = arguments}`).
 `[network]`, by package: functions that give what came over a network, or the path of a file that did.
 `[states]`: a variable of a library -> the call that sets it.
 `[tensors]`: attributes that give the tensor placed otherwise (`placing`, with the step); methods (and functions of a
@@ -227,6 +229,14 @@ class Library(NamedTuple):
     entrances: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (name that is called -> what runs; see `[objects]`)
 
 
+class Hook(NamedTuple):
+    """A method of a library that keeps a function and calls it later; see `[hooks]`."""
+
+    hook: tuple[str, int]
+    arguments: int
+    switches: dict[str, int] = {}  # noqa: RUF012
+
+
 # Results that are arguments of the call, or hold them.
 _HANDED_BACK = ("each", "prepared", "receiver", "first", "second", "decorated", "same", "fetched")
 
@@ -259,6 +269,7 @@ class Models:
     states: dict[str, str]  # what is set once a library was set up -> the call that does so
     tensors: dict[str, dict[str, str]]  # words about methods of tensors: see `[tensors]` in torch.toml
     families: dict[str, str]  # package -> the base of all its classes
+    hooks: dict[str, Hook]  # names of methods that keep a function -> how they call it
     targets: dict[str, str]  # keys of a section that name what it makes -> the key of its arguments (empty: beside it)
 
     @cached_property
@@ -391,6 +402,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
     likely: dict[str, set[str]] = {}
     aliases: dict[str, str] = {}
     states: dict[str, str] = {}
+    hooks: dict[str, Hook] = {}
     targets: dict[str, str] = {}
     families: dict[str, str] = {}
     placed: set[str] = set()
@@ -440,6 +452,8 @@ def models(extra: tuple[str, ...] = ()) -> Models:
             words.setdefault(key, {}).update(values if isinstance(values, dict) else {v: v for v in values})
         aliases.update(data.get("aliases", {}))
         states.update(data.get("states", {}))
+        for name, row in data.get("hooks", {}).items():
+            hooks[name] = Hook(tuple(row["hook"]), row["arguments"], row.get("with", {}))
         targets.update(data.get("targets", {}))
         families.update(data.get("families", {}))
     sections = (ranks, likely, files, failures, raises, raises_of_data, seeds, dtypes, devices, network)
@@ -469,6 +483,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         states,
         words,
         families,
+        hooks,
         targets,
     )
 

@@ -60,7 +60,6 @@ class Swapped(NamedTuple):
 
 def check_project(project: Project) -> Iterator[Finding]:
     objects = project.analysis(Objects)
-    running = objects.flow.models.running
     by_name: dict[str, list[list[str]]] = {}
     for function in project.functions():
         name = function.cls.name if function.cls is not None and function.name == "__init__" else function.name
@@ -75,7 +74,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         for call in function.facts.calls:
             if MEANT.search(call.target.lower()):
                 continue
-            handed = call.method in running
+            handed = call.method in objects.lending
             name = call.receiver.rpartition(".")[2] if call.method == "remote" else call.method
             rows = by_name.get(name, of_objects)
             if not handed and not any(_misplaced(call, params) for params in rows):

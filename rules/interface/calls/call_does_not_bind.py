@@ -3,14 +3,14 @@
 What it does
     Binds calls by Python's rules to all that they may reach: functions, methods of `self`, `super()` and of objects
     that come through factories, fields, tables of classes and parameters, constructors (those of dataclasses too),
-    modules of networks that are called, tasks and actors of Ray, `functools.partial`, and what threads, processes and
-    executors are given to run (`mp.spawn`, with the number of the process before its arguments). Where several
-    definitions may be reached, all must refuse the call. What comes from callers alone is a warning, for they may
-    take another way; so are keywords for the `**` of a function that hands them on to others, which refuse them, and
-    a keyword that no method of that name in the project takes, while each has another like it, where nothing
-    is known of the object and the name is no library's. Also reports `**args` where `args` is the function's own
-    `*args`: a tuple, which `**` cannot unpack. Silent where a decorator may change the signature, a test expects
-    TypeError, or the callee takes anything.
+    modules of networks that are called, tasks and actors of Ray, `functools.partial`, what threads, processes and
+    executors are given to run (`mp.spawn`, with the number of the process before its arguments), and what torch keeps
+    as hooks (`register_forward_hook(f, with_kwargs=True)`). Where several definitions may be reached, all must refuse
+    the call. What comes from callers alone is a warning, for they may take another way; so are keywords for the `**` of
+    a function that hands them on to others, which refuse them, and a keyword that no method of that name in the project
+    takes, while each has another like it, where nothing is known of the object and the name is no library's. Also
+    reports `**args` where `args` is the function's own `*args`: a tuple, which `**` cannot unpack. Silent where a
+    decorator may change the signature, a test expects TypeError, or the callee takes anything.
 
 Why is this bad
     It raises TypeError, on a path that nobody has run since the signature changed.
@@ -79,11 +79,11 @@ def check_project(project: Project) -> Iterator[Finding]:
 def _failures(project: Project) -> Iterator[Failure]:
     objects = project.analysis(Objects)
     members = {cls for family in project.families.all for cls in family.members}
-    suspects, running = project.analysis(Suspects), objects.flow.models.running
+    suspects = project.analysis(Suspects)
     for function in project.functions():
         for call in function.facts.calls:
             seen, partial = _unwrapped(call)
-            if seen is None or not (call.method in running or suspects.may_refuse(function, seen, partial)):
+            if seen is None or not (call.method in objects.lending or suspects.may_refuse(function, seen, partial)):
                 continue
             if _expects_failure(call) or (place := objects.call_at(function.module, call.at)) is None:
                 continue
@@ -256,7 +256,9 @@ def _report(failure: Failure, others: list[Failure]) -> Finding:
 
 
 def _of_library(call: Call) -> str:
-    adds = any(argument.kind == OF_LIBRARY for argument in call.args)
+    adds = sum(argument.kind == OF_LIBRARY for argument in call.args)
+    if adds == len(call.args) > 1:
+        return f"; the library passes {adds} arguments"
     return "; the number of the process is passed before what is given here" if adds else ""
 
 
@@ -282,6 +284,28 @@ from data import get_dataset
 
 def main(args, tokenizer):
     return get_dataset(args.task, tokenizer=tokenizer, zh=args.zh)  # error: MP121
+""",
+    # a hook that gets keywords, too; one of a parameter
+    """\
+class Probe:
+    def __init__(self, model):
+        self.seen = []
+        for module in model.modules():
+            module.register_forward_hook(self.record, with_kwargs=True)  # error: MP121
+            module.register_forward_pre_hook(self.before)
+
+    def record(self, module, args, output):
+        self.seen.append(output)
+
+    def before(self, module, args):
+        self.seen.clear()
+
+
+def offload(parameter, strategy):
+    def after(parameter, gradient):
+        strategy.offload(parameter, gradient)
+
+    parameter.register_post_accumulate_grad_hook(after)  # error: MP121
 """,
     # whoever the optimizer is
     """\
@@ -417,6 +441,17 @@ INCORRECT += (
 
 CORRECT = (
     _NESTED,
+    # hooks that take what they are given; whether they get keywords is not known
+    """\
+def install(model, strategy):
+    model.register_forward_hook(lambda module, args, output: output)
+    model.register_forward_pre_hook(before, with_kwargs=True)
+    model.register_forward_hook(before, with_kwargs=strategy.with_kwargs)
+
+
+def before(module, args, kwargs):
+    return args, kwargs
+""",
     # the annotation says an object where the class itself is meant: callers pass it, or nobody is known
     """
 import torch.nn as nn

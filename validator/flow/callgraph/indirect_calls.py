@@ -1,11 +1,12 @@
-"""Calls that a library makes of a function which it is given: `checkpoint(layer, x)`, `Thread(target=f, args=(x,))`."""
+"""Calls that a library makes of a function which it is given: `checkpoint(layer, x)`, `Thread(target=f, args=(x,))`,
+`module.register_forward_hook(f)`."""
 
 from __future__ import annotations
 
 from validator.facts.model import Argument, Call
 from validator.flow.callgraph.spelled_arguments import literal_keys
 from validator.flow.queries.base import Place
-from validator.models import Row
+from validator.models import Hook, Row
 
 OF_LIBRARY = "library's"  # the kind of an argument that the library adds
 
@@ -24,6 +25,34 @@ def handed_over(place: Place, call: Call) -> tuple[Place, Call] | None:
     own = tuple(Argument(None, OF_LIBRARY, "", call.args[at].at) for _ in range(row.before))
     given = _in_tuple(place, row) if row.gives is not None else _behind(row, call, at)
     return place.operand(at + 1), call._replace(target=call.args[at].value, args=(*own, *given))
+
+
+def kept_as_hook(place: Place, call: Call) -> tuple[Place, Call] | None:
+    """The function that a library keeps as a hook, and how it calls it; None where a class of the project has a method
+    of that name, or a switch is set to what is not known."""
+    row = place.flow.models.hooks.get(place.method)
+    names = place.value.data.names
+    site = place.result.sites.get(place.number)
+    if row is None or place.receiver is None or site is not None and site.targets or {"*", "**"} & {*names}:
+        return None
+    at = names.index(row.hook[0]) if row.hook[0] in names else row.hook[1]
+    count = _passed_to_hook(place, row)
+    if at >= len(call.args) or names[at] not in (None, row.hook[0]) or count is None:
+        return None
+    given = tuple(Argument(None, OF_LIBRARY, "", call.args[at].at) for _ in range(count))
+    return place.operand(at + 1), call._replace(target=call.args[at].value, args=given)
+
+
+def _passed_to_hook(place: Place, row: Hook) -> int | None:
+    """How many arguments a hook gets; None where a switch decides that is not known."""
+    count = row.arguments
+    for name, more in row.switches.items():
+        switch = place.argument(name)
+        constant = switch.closed.constant() if switch is not None else False
+        if not isinstance(constant, bool):
+            return None
+        count = more if constant else count
+    return count
 
 
 def _behind(row: Row, call: Call, at: int) -> tuple[Argument, ...]:
