@@ -4,8 +4,9 @@ What it does
     Finds functions that call a method by the name that they are given (`getattr(engine, method_name)(…)`, of actors
     too), and looks at the texts which their callers pass. Reported is a name that none of the objects which come there
     can have; where the objects are not all known, one that nothing in the project has and that is no name of a known
-    library, as a warning where they are actors, or some are known, else as a note. Silent where `getattr` has a
-    default, or `hasattr` or an `except` is around it.
+    library, as a warning where they are actors, or some are known, else as a note. Also a name that is put together
+    (`getattr(self, f"_reward_{name}")`), where no object that may be there has a method, or anything else, whose name
+    begins and ends so. Silent where `getattr` has a default, or `hasattr` or an `except` is around it.
 
 Why is this bad
     It raises AttributeError in another process, long after the start; no search for calls finds the text.
@@ -30,8 +31,11 @@ from validator.rule import Rule
 
 RULE = Rule("MP134", "dispatched-name-missing", "error", stable_since="0.3.0", solves=True)
 
+_LETTERS = 3  # so many letters of a name that is put together tell it from others
+
 
 def check_project(project: Project) -> Iterator[Finding]:
+    yield from _put_together(project)
     objects = project.analysis(Objects)
     for each in dispatched(project.analysis(Queries)):
         if any(o[0] in ("ext", "made") for o in each.asking.operand(1).closed.objs):
@@ -41,6 +45,52 @@ def check_project(project: Project) -> Iterator[Finding]:
             if severity == "warning" and not held.classes and not _is_of_actor(each.asking):
                 severity = "note"  # an object of whom nothing is known: only the name speaks
             yield _report(project, held, each.asking, each.text, severity)
+
+
+def _put_together(project: Project) -> Iterator[Finding]:
+    """Names of which a part is known that no member has: whatever the rest is, nothing is there."""
+    objects, members, queries = project.analysis(Objects), project.analysis(Members), project.analysis(Queries)
+    stored = [_known_ends(each.operand(2)) for each in queries.named_anywhere("setattr") if len(each.value.args) > 2]
+    for asking in queries.called_in_program(frozenset({"getattr"})):
+        if len(asking.value.args) != 3 or asking.operand(0).val.objs != {("ext", "getattr")}:
+            continue
+        start, end = _known_ends(asking.operand(2))
+        if len((start + end).strip("_")) < _LETTERS or asking.may_lack("hasattr"):
+            continue
+        if any((start.startswith(first) or first.startswith(start)) and last in ("", end) for first, last in stored):
+            continue
+        held = objects.held(asking.operand(1))
+        classes = {each for cls in held.classes for each in (cls, *cls.descendants())}
+        if classes.isdisjoint(members.made):
+            continue  # what is below it is not shown
+        names = {name for cls in classes for name in cls.attributes}
+        formed = any(name.startswith(start) and name.endswith(end) for name in names)
+        if held.complete and not formed and all(members.lacks(cls, f"{start}x{end}") for cls in held.classes):
+            yield _report_put_together(asking, held, start, end)
+
+
+def _known_ends(text: Place) -> tuple[str, str]:
+    """How a text begins and ends that is put together of known parts and others; empty where all, or none, is known."""
+    root = text.root
+    if root.value.op != "join" and (root.value.op, root.value.data) != ("binary", "Add"):
+        return "", ""
+    parts = [root.operand(n).closed.constant() for n in range(len(root.value.args))]
+    if all(isinstance(part, str) for part in parts):
+        return "", ""
+    first, last = parts[0], parts[-1]
+    return first if isinstance(first, str) else "", last if isinstance(last, str) else ""
+
+
+def _report_put_together(asking: Place, held: Held, start: str, end: str) -> Finding:
+    whose = " nor ".join(f"`{cls.name}`" for cls in sorted(held.classes, key=lambda c: c.name)[:3])
+    form = f"{start}…{end}"
+    return RULE.finding(
+        asking.unit.path,
+        asking.at,
+        f"{whose} has nothing of the name `{form}`, which `{asking.unit.qualname}` asks for",
+        help="use the beginning that the names of the methods have",
+        context=f"{asking.unit.qualname}:{form}",
+    )
 
 
 def _is_of_actor(asking: Place) -> bool:
@@ -96,7 +146,25 @@ def train(strategy, engines{given}):
     call_all(engines, "pause_generation"){mark}
 """
 
+_SCORER = """\
+class Scorer:
+    PREFIX = "{prefix}"
+
+    def __init__(self, weights, tokenizer):
+        self.tokenizer = tokenizer
+        self.terms = [(getattr(self, self.PREFIX + name{default}), w) for name, w in weights.items()]{mark}
+        self.names = [getattr(self, f"_score_{{name}}") for name in weights]
+
+    def _score_format(self, text):
+        return float(text.endswith("</answer>"))
+
+
+def build(strategy, tokenizer):
+    return Scorer(strategy.weights, tokenizer)
+"""
+
 INCORRECT = (
+    _SCORER.format(prefix="_reward_", default="", mark="  # error: MP134"),
     _ENGINES.format(name="pause_requests", given="", mark="  # error: MP134"),
     """\
 class Worker:
@@ -120,6 +188,15 @@ def main(strategy, batch):
 )
 
 CORRECT = (
+    _SCORER.format(prefix="_score_", default="", mark=""),
+    _SCORER.format(prefix="_reward_", default=", None", mark=""),
+    # somebody sets what has no name here
+    _SCORER.format(prefix="_reward_", default="", mark="")
+    + """
+
+def extend(scorer, name, function):
+    setattr(scorer, f"_reward_{name}", function)
+""",
     _ENGINES.format(name="pause_generation", given="", mark=""),
     # a default, a test; nobody's name
     """\

@@ -1,15 +1,17 @@
-"""An override that renames or drops parameters of the interface it implements.
+"""An override that renames or drops parameters of the interface it implements, or puts one before others.
 
 What it does
     Compares a public method with the one it overrides. Reported are a parameter that an *interface* (a class with
     abstract methods, or methods that only raise NotImplementedError) declares under another name at the same
     position (a note where no caller is known to use it through the base; silent where all are known and none names
-    it), and a parameter that the
-    override no longer takes although callers pass it through the base class (to an object that may be the override's).
-    Silent: overrides that take `*args` or `**kwargs`, names that begin with an underscore, tests.
+    it), a parameter that the override no longer takes although callers pass it through the base class (to an object
+    that may be the override's), and one that the override of an interface puts before others, although callers pass
+    those by their positions, also on an object of which nothing is known but that all methods of the name are of this
+    interface. Silent: overrides that take `*args` or `**kwargs`, names that begin with an underscore, tests.
 
 Why is this bad
-    Whoever calls through the base class, by keyword, gets TypeError with this one implementation only.
+    Whoever calls through the base class gets TypeError with this one implementation only, or what is passed by its
+    position is taken for something else.
 
 References
     https://mypy.readthedocs.io/en/stable/class_basics.html#overriding-statically-typed-methods
@@ -23,6 +25,7 @@ from validator.analysis.interfaces.binding import parameters, signature
 from validator.analysis.interfaces.members import own_object
 from validator.facts.model import Call, Param
 from validator.finding import Finding, Related, Severity
+from validator.flow.callgraph.refusable_calls import Suspects
 from validator.flow.objects import Objects
 from validator.flow.queries.outside_program import is_test
 from validator.project import ClassDef, Method, Project
@@ -34,6 +37,11 @@ Site = tuple[Method, Call]
 
 
 def check_project(project: Project) -> Iterator[Finding]:
+    yield from _renaming(project)
+    yield from _inserting(project)
+
+
+def _renaming(project: Project) -> Iterator[Finding]:
     changed = [pair for pair in _overrides(project) if _lost(*pair)]
     calls = _calls(project, {method.name for method, _ in changed})
     for method, base in changed:
@@ -47,6 +55,72 @@ def check_project(project: Project) -> Iterator[Finding]:
         elif renamed and base.cls is not None and _is_interface(base.cls) and _named(sites, renamed):
             spoken = any(name in renamed for _, through_base, name in _passed(sites) if through_base)
             yield _report(method, base, renamed, None, "", "warning" if spoken else "note")
+
+
+def _inserting(project: Project) -> Iterator[Finding]:
+    """Overrides of an interface in which a parameter of their own stands before others, which callers pass by their
+    positions."""
+    shifted = [
+        (method, base, at) for method, base in _overrides(project) if (at := _inserted(method, base)) is not None
+    ]
+    calls = _calls(project, {method.name for method, _, _ in shifted})
+    for method, base, at in shifted:
+        if base.cls is None or not _is_interface(base.cls):
+            continue
+        passing = [site for site in calls.get(method.name, ()) if _passes(site[1], at, method)]
+        through_base = [site for site, through in _sites(project, method, base, {method.name: passing}) if through]
+        known = through_base or [site for site in passing if _is_of_interface(project, site, base)]
+        if known:
+            yield _report_shifted(method, base, at, known[0])
+
+
+def _inserted(method: Method, base: Method) -> int | None:
+    """The position at which an override has a parameter that the base has not, and all that the base has from there on
+    later; None where there is none."""
+    own, old = ([p.name for p in parameters(each) if p.kind in ("any", "pos")] for each in (method, base))
+    at = next((i for i, pair in enumerate(zip(own, old, strict=False)) if pair[0] != pair[1]), -1)
+    if at < 0 or own[at] in old or [name for name in own[at:] if name in old] != old[at:]:
+        return None
+    return at
+
+
+def _passes(call: Call, at: int, method: Method) -> bool:
+    """Whether a call passes by its position what stands later in the override, and does not mean that one's own."""
+    named = {argument.keyword for argument in call.args}
+    positional = call.positional
+    return (
+        "*" not in named
+        and len(positional) > at
+        and positional[at].value.rpartition(".")[2] != parameters(method)[at].name
+    )
+
+
+def _is_of_interface(project: Project, site: Site, base: Method) -> bool:
+    """Whether a call on an object of which nothing is known is one of an interface: all methods of its name are."""
+    function, call = site
+    assert base.cls is not None
+    methods = project.analysis(Suspects).by_name(call.method)
+    alike = bool(methods) and all(each.cls is not None and base.cls in each.cls.mro for each in methods)
+    return alike and call.receiver != own_object(function) and not project.analysis(Objects).receivers(function, call)
+
+
+def _report_shifted(method: Method, base: Method, at: int, site: Site) -> Finding:
+    function, call = site
+    assert method.cls is not None
+    assert base.cls is not None
+    name, meant = parameters(method)[at].name, parameters(base)[at].name
+    return RULE.finding(
+        method.path,
+        method.facts.name_at,
+        f"`{method.cls.name}.{method.name}` takes `{name}` where `{base.cls.name}.{signature(base)}` takes `{meant}`; "
+        f"`{function.qualname}` passes that by its position",
+        help=f"put `{name}` behind those of `{base.cls.name}.{base.name}`, with a default, or keep it in the object",
+        related=[
+            Related(base.path, base.facts.name_at[0], f"`{base.cls.name}.{base.name}` is declared here"),
+            Related(function.path, call.at[0], f"`{meant}` is passed here"),
+        ],
+        context=f"{method.qualname}:{name}>{meant}",
+    )
 
 
 def _overrides(project: Project) -> Iterator[tuple[Method, Method]]:
@@ -157,7 +231,35 @@ def _report(
     )
 
 
+_STRATEGIES = """\
+from abc import ABC, abstractmethod
+
+
+class Strategy(ABC):
+    @abstractmethod
+    def save_ckpt(self, model, save_dir, tag, max_num=3): ...
+
+
+class DeepspeedStrategy(Strategy):
+    def save_ckpt(self, model, save_dir, tag, max_num=3):
+        model.save_checkpoint(save_dir, tag=tag)
+
+
+class FsdpStrategy(Strategy):
+    def save_ckpt(self, model, save_dir, {params}max_num=3):{mark}
+        model.save(save_dir, tag)
+
+
+class Trainer:
+    def __init__(self, strategy):
+        self.strategy = strategy
+
+    def save(self, model, step):
+        self.strategy.save_ckpt(model, "ckpt", {passed})
+"""
+
 INCORRECT = (
+    _STRATEGIES.format(params="optimizer, tag, ", mark="  # error: MP122", passed='f"step{step}", 3'),
     """\
 class BaseEngine:
     def train_batch(self, data, loss_function):
@@ -191,6 +293,12 @@ def finish(engine: Engine, strategy):
 )
 
 CORRECT = (
+    # passed by name, or behind what the interface has
+    _STRATEGIES.format(params="optimizer, tag, ", mark="", passed="tag=step, max_num=3"),
+    _STRATEGIES.format(params="tag, ", mark="", passed='f"step{step}", 3'),
+    _STRATEGIES.format(params="tag, ", mark="", passed='f"step{step}", 3').replace(
+        "max_num=3):\n        model.save(", "max_num=3, optimizer=None):\n        model.save("
+    ),
     # the names are the base's; one more parameter has a default; the rest goes through
     """\
 class BaseEngine:
