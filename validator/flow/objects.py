@@ -494,6 +494,15 @@ def is_passed(place: Place) -> bool:
     return any(not each.unit.is_receiver(each.number) for each in sources)
 
 
+def is_of_unknown(objects: Objects, callee: Place) -> bool:
+    """Whether a method is asked for of an object of which nothing is known: no library's, no class of the project."""
+    if callee.value.op != "attr":
+        return False
+    owner = callee.operand(0)
+    known = any(o[0] in ("ext", "made", "module", "class", "unit") for o in owner.closed.each)
+    return not known and not objects.held(owner, callee).classes
+
+
 def _is_actor(cls: ClassDef) -> bool:
     return not REMOTE.isdisjoint(cls.facts.decorators)
 

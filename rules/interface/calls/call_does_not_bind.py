@@ -34,7 +34,7 @@ from validator.flow.callgraph.indirect_calls import OF_LIBRARY
 from validator.flow.callgraph.refusable_calls import Suspects
 from validator.flow.callgraph.spelled_arguments import call_of
 from validator.flow.constructors import PYDANTIC
-from validator.flow.objects import Callee, Objects, is_passed, with_given
+from validator.flow.objects import Callee, Objects, is_of_unknown, is_passed, with_given
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_test
 from validator.project import ClassDef, Method, Project
@@ -93,7 +93,7 @@ def _failures(project: Project) -> Iterator[Failure]:
             if not suspects.may_refuse(function, seen, partial) or _of_another_sibling(callee):
                 continue
             reached = objects.reached_by(callee, place)
-            if not reached.callees and not partial and not is_test(function.path) and _is_of_unknown(objects, callee):
+            if not reached.callees and not partial and not is_test(function.path) and is_of_unknown(objects, callee):
                 found = suspects.refused_by_name(function, seen)
                 if found is not None:
                     method, misfit = found
@@ -156,15 +156,6 @@ def _refused_as_partial(callee: Callee) -> bool:
     """Whether what a `partial` passes is refused whatever its calls add: reported where the `partial` is made."""
     nothing = Call("", (), "", (), _NOWHERE, _NOWHERE)
     return bool(callee.given) and misfit_of(callee.params, with_given(nothing, callee), partial=True) is not None
-
-
-def _is_of_unknown(objects: Objects, callee: Place) -> bool:
-    """Whether a method is asked for of an object of which nothing is known: no library's, no class of the project."""
-    if callee.value.op != "attr":
-        return False
-    owner = callee.operand(0)
-    known = any(o[0] in ("ext", "made", "module", "class", "unit") for o in owner.closed.each)
-    return not known and not objects.held(owner, callee).classes
 
 
 def _of_another_sibling(callee: Place) -> bool:

@@ -3,8 +3,10 @@
 What it does
     Finds calls that reach nothing but `async def` functions of the project, directly or through objects, and whose
     value is used as if it were the result (computed with, compared, indexed, iterated over, unpacked, asked for an
-    attribute), or not used at all. Silent where the coroutine is handed on: to `asyncio.gather`, `create_task`,
-    `asyncio.run`, a list, a variable that is awaited later, and for decorated functions and actors.
+    attribute), or not used at all. Where nothing is known of the object that is asked in an `async def`, a warning, if
+    all methods of the project that bear the name are coroutines, and the name is no library's. Silent where the
+    coroutine is handed on: to `asyncio.gather`, `create_task`, `asyncio.run`, a list, a variable that is awaited later,
+    and for decorated functions and actors.
 
 Why is this bad
     Nothing in the function runs: the first use raises TypeError, and a call that stands alone does nothing but warn.
@@ -18,8 +20,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from types import CoroutineType
 
-from validator.finding import Finding, Related
-from validator.flow.objects import Callee, Objects, is_passed
+from validator.analysis.interfaces.binding import parameters
+from validator.finding import Finding, Related, Severity
+from validator.flow.callgraph.refusable_calls import Suspects
+from validator.flow.objects import Callee, Objects, is_of_unknown, is_passed
 from validator.flow.queries.base import Place, Queries
 from validator.project import Method, Project
 from validator.rule import Rule
@@ -33,7 +37,7 @@ _OF_COROUTINES = frozenset(dir(CoroutineType))
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    queries, objects = project.analysis(Queries), project.analysis(Objects)
+    queries, objects, suspects = project.analysis(Queries), project.analysis(Objects), project.analysis(Suspects)
     names = {function.name for function in project.functions() if function.facts.is_async}
     for place in queries.called_in_program(frozenset(names)):
         how = _misused(place)
@@ -41,7 +45,11 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         reached = objects.reached_by(place.operand(0), place)
         if reached.complete and reached.callees and all(map(_is_coroutine, reached.callees)):
-            yield _report(place, reached.callees[0], how)
+            yield _report(place, reached.callees[0], how, "warning" if is_passed(place.operand(0)) else RULE.severity)
+        elif place.unit.code.is_async and is_of_unknown(objects, place.operand(0)):
+            named = [Callee(each.qualname, parameters(each), each) for each in suspects.by_name(place.method)]
+            if named and all(map(_is_coroutine, named)):
+                yield _report(place, named[0], how, "warning")
 
 
 def _is_coroutine(callee: Callee) -> bool:
@@ -68,7 +76,7 @@ def _is_returned(place: Place) -> bool:
     return any(place.number in block.end[1:2] for block in blocks if block.end[0] in ("return", "branch", "raise"))
 
 
-def _report(place: Place, callee: Callee, how: str) -> Finding:
+def _report(place: Place, callee: Callee, how: str, severity: Severity) -> Finding:
     inside = place.unit.code.is_async
     return RULE.finding(
         place.unit.path,
@@ -79,7 +87,7 @@ def _report(place: Place, callee: Callee, how: str) -> Finding:
         else "make this function `async def` and await the call, or run it with `asyncio.run`",
         related=[Related(callee.place.path, callee.place.facts.name_at[0], f"`{callee.name}` is defined here")],
         context=f"{place.unit.qualname}:{callee.name}",
-        severity="warning" if is_passed(place.operand(0)) else RULE.severity,
+        severity=severity,
     )
 
 
@@ -107,9 +115,48 @@ class Manager:
     def first(self, strategy, messages):
         return self.loop.tokenize(strategy, messages)[0]  # error: MP131
 """,
+    # of whom nobody knows, by a name that coroutines alone have
+    """\
+class Pool:
+    async def release_slot(self, server):
+        await self.free.put(server)
+
+
+class Loop:
+    def __init__(self, pool, strategy):
+        self.pool, self.strategy = pool, strategy
+
+    async def run(self, server):
+        self.pool.release_slot(server)  # error: MP131
+""",
 )
 
 CORRECT = (
+    # whose method it is nobody knows, and another one is none; a function that may hand it on to a loop
+    """\
+class Pool:
+    async def release_slot(self, server):
+        await self.free.put(server)
+
+    async def close_all(self):
+        return None
+
+
+class Local:
+    def release_slot(self, server):
+        return None
+
+
+class Loop:
+    def __init__(self, pool, strategy):
+        self.pool, self.strategy = pool, strategy
+
+    async def run(self, server):
+        self.pool.release_slot(server)
+
+    def stop(self):
+        self.pool.close_all()
+""",
     # awaited later, gathered, handed on, returned
     """\
 import asyncio
