@@ -7,8 +7,9 @@ What it does
     (`(step + 1) % every`) that no longer comes true in the same rounds as another one of the file, as it did before;
     a wait for transfers, or a barrier, that was moved behind statements that use what is transferred, or files; a
     barrier that was moved before what some ranks do for all; what some ranks do, moved behind the broadcast that gave
-    it to all; what reads a number on the other side of its division among ranks; and what reads a variable before the
-    collective of which it read the result.
+    it to all; what reads a number on the other side of its division among ranks; what reads a variable before the
+    collective of which it read the result; a variable that a call gave to all ranks, and gives to one now, while all
+    read it; and a measure that was reduced beside others which still are, and is given back as each rank has it.
 
 Why is this bad
     A loss that is too large by the number of ranks, ranks that decide by different numbers, gradients that are reduced
@@ -23,6 +24,7 @@ from rules.changes.effect_dropped import short
 from validator.drift.agreements import Agreements
 from validator.drift.change import Change
 from validator.drift.orders import Orders
+from validator.drift.some_ranks import SomeRanks
 from validator.facts.model import At
 from validator.finding import Finding
 from validator.flow.program.unit import Unit
@@ -32,11 +34,14 @@ RULE = Rule("MP912", "agreement-broken", "warning", stable_since="0.3.0")
 
 
 def check_change(change: Change) -> Iterator[Finding]:
-    for row in change.analysis(Agreements).broken:
-        unit = row.pair.new
-        yield _finding(unit, unit.module.source_text.at(row.at), row.text, row.before)
+    for apart in change.analysis(Agreements).broken:
+        unit = apart.pair.new
+        yield _finding(unit, unit.module.source_text.at(apart.at), apart.text, apart.before)
     for turned in change.analysis(Orders).turned:
         yield _finding(turned.pair.new, turned.at, turned.text, turned.before)
+    for row in change.analysis(SomeRanks).unshared:
+        line = max(row.line, 1)
+        yield _finding(row.pair.new, (line, 1, line, 1), row.text, row.before)
 
 
 def _finding(unit: Unit, at: At, text: str, before: str) -> Finding:
@@ -46,6 +51,75 @@ def _finding(unit: Unit, at: At, text: str, before: str) -> Finding:
 
 
 INCORRECT = (
+    # what one rank alone loads, and all read; one of several measures, all of which were reduced
+    """# before: rl/resume.py
+import torch
+import torch.distributed as dist
+
+
+def resume(model, path, epochs, run):
+    start = 0
+    if path:
+        start, missing = restored(model, path)
+        if dist.get_rank() == 0:
+            print(missing)
+    for epoch in range(start, epochs):
+        run(model, epoch)
+
+
+def restored(model, path):
+    state = torch.load(path)
+    return state["epoch"], model.load_state_dict(state["model"], strict=False)
+
+
+def mean_over_ranks(value):
+    dist.all_reduce(value, op=dist.ReduceOp.AVG)
+    return value
+
+
+def validate(model, batches, accuracy, Meter):
+    losses, scores = Meter(), Meter()
+    for batch, targets in batches:
+        loss, score = model(batch), accuracy(model, batch, targets)
+        loss = mean_over_ranks(loss)
+        score = mean_over_ranks(score)
+        losses.update(loss.item())
+        scores.update(score.item())
+    return losses.average, scores.average
+# file: rl/resume.py
+import torch
+import torch.distributed as dist
+
+
+def resume(model, path, epochs, run):
+    start = 0
+    if path:
+        if dist.get_rank() == 0:
+            start, missing = restored(model, path)  # error: MP912
+            print(missing)
+    for epoch in range(start, epochs):
+        run(model, epoch)
+
+
+def restored(model, path):
+    state = torch.load(path)
+    return state["epoch"], model.load_state_dict(state["model"], strict=False)
+
+
+def mean_over_ranks(value):
+    dist.all_reduce(value, op=dist.ReduceOp.AVG)
+    return value
+
+
+def validate(model, batches, accuracy, Meter):
+    losses, scores = Meter(), Meter()
+    for batch, targets in batches:
+        loss, score = model(batch), accuracy(model, batch, targets)
+        losses.update(loss.item())  # error: MP912
+        scores.update(score.item())
+    total = mean_over_ranks(torch.tensor(losses.average))
+    return total, scores.average
+""",
     # a number that is divided among ranks, and what reads it; what one rank loads for all, and the broadcast of it
     """# before: rl/start.py
 import torch.distributed as dist
@@ -231,6 +305,93 @@ def forward(hidden, inputs, parts):
 )
 
 CORRECT = (
+    # what one rank loads is sent to all, or asked for; all measures are reduced in another place
+    """# before: rl/resume.py
+import torch
+import torch.distributed as dist
+
+
+def resume(model, path, epochs, run):
+    start = 0
+    if path:
+        start, missing = restored(model, path)
+        if dist.get_rank() == 0:
+            print(missing)
+    for epoch in range(start, epochs):
+        run(model, epoch)
+
+
+def restored(model, path):
+    state = torch.load(path)
+    return state["epoch"], model.load_state_dict(state["model"], strict=False)
+
+
+def logged(rows, Writer):
+    writer = Writer("out")
+    for row in rows:
+        writer.add(row)
+
+
+def mean_over_ranks(value):
+    dist.all_reduce(value, op=dist.ReduceOp.AVG)
+    return value
+
+
+def validate(model, batches, accuracy, Meter):
+    losses, scores = Meter(), Meter()
+    for batch, targets in batches:
+        loss, score = model(batch), accuracy(model, batch, targets)
+        loss = mean_over_ranks(loss)
+        score = mean_over_ranks(score)
+        losses.update(loss.item())
+        scores.update(score.item())
+    return losses.average, scores.average
+# file: rl/resume.py
+import torch
+import torch.distributed as dist
+
+
+def resume(model, path, epochs, run):
+    start = 0
+    if path:
+        if dist.get_rank() == 0:
+            start, missing = restored(model, path)
+            print(missing)
+        shared = [start]
+        dist.broadcast_object_list(shared)
+        start = shared[0]
+    for epoch in range(start, epochs):
+        run(model, epoch)
+
+
+def restored(model, path):
+    state = torch.load(path)
+    return state["epoch"], model.load_state_dict(state["model"], strict=False)
+
+
+def logged(rows, Writer):
+    writer = None
+    if dist.get_rank() == 0:
+        writer = Writer("out")
+    for row in rows:
+        if writer is not None:
+            writer.add(row)
+
+
+def mean_over_ranks(value):
+    dist.all_reduce(value, op=dist.ReduceOp.AVG)
+    return value
+
+
+def validate(model, batches, accuracy, Meter):
+    losses, scores = Meter(), Meter()
+    for batch, targets in batches:
+        loss, score = model(batch), accuracy(model, batch, targets)
+        losses.update(loss.item())
+        scores.update(score.item())
+    total = mean_over_ranks(torch.tensor(losses.average))
+    return total, mean_over_ranks(torch.tensor(scores.average))
+""",
     # what moved reads another number; what one rank does has nothing to do with what is sent
     """# before: rl/start.py
 import torch.distributed as dist

@@ -71,6 +71,32 @@ def short(text: str) -> str:
 
 
 INCORRECT = (
+    # some ranks leave by a new way out, told by what is reckoned from their rank
+    """# before: rl/generate.py
+import torch.distributed as dist
+
+
+def generate(model, steps, size, total, write):
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    for step in range(steps):
+        first = (world_size * step + rank) * size
+        rows = model.sample(first, size)
+        dist.barrier()
+        write(rows)
+# file: rl/generate.py
+import torch.distributed as dist
+
+
+def generate(model, steps, size, total, write):
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    for step in range(steps):
+        first = (world_size * step + rank) * size
+        if first >= total:
+            continue  # error: MP905
+        rows = model.sample(first, size)
+        dist.barrier()
+        write(rows)
+""",
     # some ranks leave by a new way out, told by their rank or by the batch that each has for itself
     """# before: rl/saving.py
 def save_final(model, accelerator, folder, rows, write):
@@ -469,6 +495,32 @@ class Buckets:
 """,
 )
 CORRECT = (
+    # all leave together: it is reckoned from the number of ranks
+    """# before: rl/generate.py
+import torch.distributed as dist
+
+
+def generate(model, steps, size, total, write):
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    for step in range(steps):
+        first = world_size * step * size
+        rows = model.sample(first + rank * size, size)
+        dist.barrier()
+        write(rows)
+# file: rl/generate.py
+import torch.distributed as dist
+
+
+def generate(model, steps, size, total, write):
+    rank, world_size = dist.get_rank(), dist.get_world_size()
+    for step in range(steps):
+        first = world_size * step * size
+        if first >= total:
+            continue
+        rows = model.sample(first + rank * size, size)
+        dist.barrier()
+        write(rows)
+""",
     # rounds are counted alike on all ranks; what stands behind the way out waits for nobody
     """# before: rl/train.py
 def train(model, train_loader, start, dist):

@@ -122,7 +122,7 @@ class Effects:
     def _only_on_one(self, pair: Pair) -> Iterator[Lost]:
         """A function that waits for other ranks, and that a decorator lets only one of them into since the change."""
         fresh = [name for name in _decorators(pair.new) - _decorators(pair.old) if _is_of_one_rank(name)]
-        waits = [name for name in called_names(pair.new) if name in collective() or name in self._waiting]
+        waits = [name for name in called_names(pair.new) if self.waits(name)]
         if fresh and waits and pair.new.code.kind == "function" and (rows := statements(pair.new)):
             statement = next((each for each in rows if waits[0] in taken(each.node)), rows[0])
             yield Lost(pair, statement, "call", waits[0], pair.new.code.at[0], f"@{fresh[0]}")
@@ -167,7 +167,7 @@ class Effects:
             if called(statement.node) is not None:
                 continue
             for name in taken(statement.node):
-                if name not in collective() and name not in self._waiting:
+                if not self.waits(name):
                     continue
                 before, after = ([each for each in rows if name in taken(each.node)] for rows in (old, new))
                 if len(before) != 1 or len(after) != 1:
@@ -216,7 +216,10 @@ class Effects:
             name for each in new for name in exits.names(each) if self._is_awaited(name) or name in others
         )
         awaited = frozenset(name for name in waits if self._is_awaited(name))
-        ways = (*exits.moved(old, new, waits), *exits.came(new, edits, awaited), *exits.uncaught(old, new, waits))
+        came = list(exits.came(new, edits, awaited & collective())) or exits.came(
+            new, edits, awaited
+        )  # the surest first
+        ways = (*exits.moved(old, new, waits), *came, *exits.uncaught(old, new, waits))
         for row in ways:
             name = name_of_call(row.effect) or next(iter(sorted(exits.names(row.effect) & waits)))
             yield Lost(pair, row.effect, "exit", name, row.exit.node.lineno, row.text)
@@ -237,12 +240,12 @@ class Effects:
                 inside = (each for each in new if edit.new.text in each.inside)
                 rows = ((each, name) for each in inside for name in sorted(exits.names(each)))
                 for statement, name in rows:
-                    if name in collective() or name in self._waiting:
+                    if self.waits(name):
                         yield Lost(pair, statement, "call", name, edit.new.node.lineno, edit.new.text)
                         break
             for call, test in narrowed.shortcuts(edit.old.node, edit.new.node):
                 name = last_name(call.func)
-                if name in collective() or name in self._waiting:
+                if self.waits(name):
                     row = Statement(ast.unparse(call), edit.new.node, ())
                     yield Lost(pair, row, "call", name, edit.new.node.lineno, f"if {ast.unparse(test)}")
 
@@ -360,9 +363,13 @@ class Effects:
 
     def _is_awaited(self, name: str) -> bool:
         """Whether a call by this name waits for other ranks."""
-        if name in collective() or name in self._waiting:
+        if self.waits(name):
             return True
         return name in self.change.after.methods and not set(name.split("_")).isdisjoint(table()["words"])
+
+    def waits(self, name: str) -> bool:
+        """Whether ranks surely meet in a call by this name: a collective, or what calls lead from to one."""
+        return name in collective() or name in self._waiting
 
     def _is_uncalled(self, name: str) -> bool:
         """Whether nothing but tests speaks of a function that is still there."""

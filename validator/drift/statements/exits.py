@@ -1,9 +1,9 @@
 """Ways out of a function that a change put in front of an effect.
 
 Who leaves before a collective does not take part in it, and the others wait. Three changes do so without touching the
-call: a `return` or `raise` that stood behind it is moved in front of it; a new one lets some ranks out, by their rank
-or by the batch that each of them has; and a handler goes that caught what failed above it and let the function go on
-to it.
+call: a `return` or `raise` that stood behind it is moved in front of it; a new one lets some ranks out, by their rank,
+by what is reckoned from it, or by the batch that each of them has; and a handler goes that caught what failed above it
+and let the function go on to it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,20 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.drift.statements.differences import Edit, Statement, header
-from validator.drift.statements.surroundings import called, exclude, is_about_ranks, is_alone, last_name, taken
+from validator.drift.statements.surroundings import (
+    called,
+    exclude,
+    is_about_rank,
+    is_about_ranks,
+    is_alone,
+    last_name,
+    taken,
+)
 
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _GOING_ON = (ast.Return, ast.Continue, ast.Break)  # by which the others are left waiting; who raises ends the job
 _LOOPS = ("for ", "while ")
+_RECKONING = frozenset({"int", "min", "max", "len", "abs", "round", "ceil", "floor"})
 
 
 class Overtaken(NamedTuple):
@@ -58,7 +67,7 @@ def came(new: list[Statement], edits: list[Edit], effects: frozenset[str]) -> It
         if guard is None:
             continue
         ranks = is_about_ranks(guard.test) and not is_alone(guard.test)
-        if not ranks and _read(guard.test).isdisjoint(_of_batch(new, leaving)):
+        if not ranks and _read(guard.test).isdisjoint(_of_batch(new, leaving) | _of_rank(new)):
             continue
         for effect in (each for each in new if names(each) & effects and id(each.node) not in fresh):
             if not exclude(effect, leaving) and _is_behind(new, leaving, effect):
@@ -92,6 +101,24 @@ def _of_batch(rows: list[Statement], leaving: Statement) -> frozenset[str]:
         if isinstance(each.node, ast.Assign) and not _read(each.node.value).isdisjoint(found):
             found |= {name for part in each.node.targets for name in _stored(part)}
     return frozenset(found)
+
+
+def _of_rank(rows: list[Statement]) -> frozenset[str]:
+    """The variables that hold what is reckoned from the rank: `start = rank * batch_size`."""
+    found: set[str] = set()
+    for each in rows:
+        node = each.node
+        if not isinstance(node, ast.Assign) or not _is_reckoned(node.value):
+            continue
+        if is_about_rank(node.value) or not _read(node.value).isdisjoint(found):
+            found |= {name for part in node.targets for name in _stored(part)}
+    return frozenset(found)
+
+
+def _is_reckoned(value: ast.expr) -> bool:
+    """Whether an expression only reckons: what else a call makes of a rank may be the same on all of them."""
+    calls = (last_name(node.func) for node in ast.walk(value) if isinstance(node, ast.Call))
+    return all(name in _RECKONING or "rank" in name for name in calls)
 
 
 def _is_loader(iterated: ast.expr) -> bool:

@@ -82,6 +82,12 @@ def is_about_ranks(test: ast.expr) -> bool:
     return any(not RANKS.isdisjoint(name.strip("_").lower().split("_")) for name in names)
 
 
+def is_about_rank(value: ast.expr) -> bool:
+    """Whether an expression has the number of this process in it, by its name."""
+    names = (last_name(node) for node in ast.walk(value) if isinstance(node, ast.Name | ast.Attribute))
+    return any("rank" in name.strip("_").lower().split("_") for name in names)
+
+
 def is_alone(test: ast.expr) -> bool:
     """Whether a condition asks whether there are other processes at all, which is the same on all of them."""
     names = (last_name(node) for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute))
