@@ -3,7 +3,7 @@
 What it does
     Compares the parameters of functions, methods and constructors before and after a change, and binds every call of
     them in the project, by Python's rules, to both. Reports calls that fitted and are refused now, keywords that now
-    fall into `**kwargs`, and arguments by position that now go to another parameter; and calls that stand as they were
+    fall into `**kwargs`, or are read out of it no longer, and arguments by position that now go to another parameter; and calls that stand as they were
     where the change gave the function other parameters or results and wrote the same call otherwise elsewhere, or where
     another caller does since the change what the function did itself. Follows
     Ray handles, `functools.partial` and dispatchers that are given the method's name as a text. Where several
@@ -24,6 +24,7 @@ from validator.definitions import ClassDef
 from validator.drift.change import Change
 from validator.drift.interfaces.calls import constructor
 from validator.drift.interfaces.signatures import Broken, Signatures
+from validator.drift.interfaces.spread_keywords import SpreadKeywords
 from validator.finding import Finding, Related, Severity
 from validator.rule import Rule
 
@@ -32,14 +33,17 @@ RULE = Rule("MP902", "call-left-behind", "error", stable_since="0.2.0", fix="uns
 
 def check_change(change: Change) -> Iterator[Finding]:
     signatures = change.analysis(Signatures)
-    for broken in (*signatures.broken, *signatures.unadapted, *signatures.handed_over):
+    unread = change.analysis(SpreadKeywords).unread
+    for broken in (*signatures.broken, *signatures.unadapted, *signatures.handed_over, *unread):
         yield _report(broken)
 
 
 def _report(broken: Broken) -> Finding:
     site, new = broken.site, broken.new
     shown = f"{new.cls.name}.{new.name}" if not isinstance(new, ClassDef) and new.cls is not None else new.name
-    text = f"`{shown}` {broken.text}" if broken.kind == "refused" else f"the call of `{shown}` {broken.text}"
+    text = (
+        f"`{shown}` {broken.text}" if broken.kind in ("refused", "unread") else f"the call of `{shown}` {broken.text}"
+    )
     if broken.kind == "adapted":
         text = f"`{shown}` {broken.text} here, while the change wrote the same call otherwise elsewhere"
     elif broken.kind == "handed":
@@ -48,7 +52,7 @@ def _report(broken: Broken) -> Finding:
     return RULE.finding(
         site.unit.path,
         site.call.at,
-        text if broken.kind in ("adapted", "handed") else f"{text}; before the change the call fitted",
+        text if broken.kind in ("adapted", "handed", "unread") else f"{text}; before the change the call fitted",
         help=_advice(broken, now),
         related=[Related(new.path, new.facts.name_at[0], f"`{shown}` as it is now")],
         context=f"{site.unit.qualname}:{shown}:{'>'.join(broken.renamed or ())}",
@@ -77,6 +81,39 @@ fix = renamed_keyword
 
 
 INCORRECT = (
+    # a keyword that is read out of `**`, by the object that keeps it, and passed through another function
+    """# before: rl/rows.py
+class Rows:
+    def __init__(self, path, **options):
+        self.path = path
+        self.options = options
+
+    def __getitem__(self, index):
+        return self.path, index, self.options.get("head", "first"), self.options.get("limit")
+
+
+def all_rows(paths, **options):
+    return [Rows(path, **options) for path in paths]
+# file: rl/rows.py
+class Rows:
+    def __init__(self, path, **options):
+        self.path = path
+        self.options = options
+
+    def __getitem__(self, index):
+        return self.path, index, self.options.get("head_name", "first"), self.options.get("limit")
+
+
+def all_rows(paths, **options):
+    return [Rows(path, **options) for path in paths]
+# file: rl/evaluate.py
+from rl.rows import Rows, all_rows
+
+
+def evaluate(paths, head):
+    one = Rows(paths[0], head=head, limit=3)  # error: MP902
+    return one, all_rows(paths, head=head)  # error: MP902
+""",
     # through a call that names no method
     """# before: model.py
 from torch import nn
@@ -364,6 +401,35 @@ def step(x, mask):
 """,
 )
 CORRECT = (
+    # what is read no longer by itself is handed on, or is a parameter now
+    """# before: rl/rows.py
+class Rows:
+    def __init__(self, path, **options):
+        self.first = options.get("head", "first")
+        self.limit = options.pop("limit", 3)
+        self.path = path
+
+
+def opened(path, read, **options):
+    options.setdefault("mode", "r")
+    return read(path, **options)
+# file: rl/rows.py
+class Rows:
+    def __init__(self, path, head="first", **options):
+        self.first = head
+        self.limit = options.pop("limit", 3)
+        self.path = path
+
+
+def opened(path, read, **options):
+    return read(path, **options)
+# file: rl/evaluate.py
+from rl.rows import Rows, opened
+
+
+def evaluate(paths, head, read):
+    return Rows(paths[0], head=head, limit=3), opened(paths[0], read, mode="w")
+""",
     """# before: rl/checkpoints.py
 class Whole:
     def load_weights(self):

@@ -3,7 +3,8 @@
 What it does
     Compares the project before and after a change. Reports where a function, a method, an attribute, a field, a key,
     an option or a setting is still asked for under a name whose last definition the change took away: in code, in
-    `getattr` (with a default only where the new name is known and not asked for beside it), in a text that leads to
+    `getattr` (with a default only where the new name is known and not asked for beside it), in a text that reaches a
+    `hasattr` while nothing asks for the option by its new name, in a text that leads to
     something in a module (`"pkg.nodes:Worker.run"`) or reaches a `getattr` through a dispatcher, in recipes and scripts
     (`reward.buffer.len=8` through the fields of nested data classes), in commands that Python texts and lists spell for
     a program of the project. Also: a parameter that options or fields filled
@@ -210,6 +211,46 @@ def name_span(place: Occurrence) -> tuple[int, int, int, int]:
 
 
 INCORRECT = (
+    # an option that is looked for by its old name alone, through a function that is given the name
+    """# before: rl/options.py
+import argparse
+
+
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--output", default="out")
+    parser.add_argument("--use-recompute", action="store_true")
+    return parser.parse_args()
+# file: rl/options.py
+import argparse
+
+
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--output", default="out")
+    parser.add_argument("--full-recompute", action="store_true")
+    return parser.parse_args()
+# file: rl/settings.py
+def update(config, args):
+    def is_given(name):
+        return hasattr(args, name) and bool(getattr(args, name))
+
+    if is_given("output"):
+        config.OUTPUT = args.output
+    if is_given("use_recompute"):  # error: MP901
+        config.TRAIN.RECOMPUTE = True
+# file: rl/model.py
+def build(config):
+    return Model(use_recompute=config.TRAIN.RECOMPUTE)
+
+
+class Model:
+    def __init__(self, use_recompute=False):
+        self.use_recompute = use_recompute
+
+    def forward(self, x):
+        return x if self.use_recompute else x + 1
+""",
     # a command in a text; another program has an option of its own by that name
     """# before: evaluate.py
 import argparse
@@ -831,6 +872,46 @@ class EmbedImages(Unit):
 """,
 )
 CORRECT = (
+    # the option is asked for by its new name, too: files of before may have the old one
+    """# before: rl/options.py
+import argparse
+
+
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--use-recompute", action="store_true")
+    return parser.parse_args()
+# file: rl/options.py
+import argparse
+
+
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--full-recompute", action="store_true")
+    return parser.parse_args()
+# before: rl/settings.py
+def update(config, args):
+    def is_given(name):
+        return hasattr(args, name) and bool(getattr(args, name))
+
+    if is_given("use_recompute"):
+        config.TRAIN.RECOMPUTE = True
+# file: rl/settings.py
+def update(config, args):
+    def is_given(name):
+        return hasattr(args, name) and bool(getattr(args, name))
+
+    if is_given("use_recompute") or is_given("full_recompute"):
+        config.TRAIN.RECOMPUTE = True
+# file: rl/model.py
+def build(config):
+    return Model(use_recompute=config.TRAIN.RECOMPUTE)
+
+
+class Model:
+    def __init__(self, use_recompute=False):
+        self.use_recompute = use_recompute
+""",
     # who looks the key up reckons with its absence
     """# file: rl/__init__.py
 # before: rl/stages.py

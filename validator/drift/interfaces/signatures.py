@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from validator.analysis.interfaces.binding import misfit_of
 from validator.definitions import ClassDef, Method
-from validator.drift.change import Change
+from validator.drift.change import Change, Side
 from validator.drift.interfaces.calls import RUN_UNNAMED, Site, constructor, misfit, params_of, sites, taken, unnamed
 from validator.drift.statements.differences import statements
 from validator.drift.statements.named_effects import named
@@ -27,7 +27,7 @@ class Broken(NamedTuple):
 
     `kind`: `refused`, `swallowed` (a keyword goes to `**kwargs` now), `shifted` (an argument by position goes to
     another parameter now), `adapted` (the change wrote the same call otherwise elsewhere), `handed` (another caller
-    does now what the function did).
+    does now what the function did), `unread` (a keyword is read out of `**kwargs` no longer).
     """
 
     site: Site
@@ -97,7 +97,7 @@ class Signatures:
 
     def _broken(self, site: Site, old: Method | ClassDef, new: Method | ClassDef) -> Broken | None:
         """Whether a call reaches a changed definition, fitted it before, and does not now."""
-        if not _reaches(site, new) or old.facts.decorators != new.facts.decorators:
+        if not reaches(site, new) or old.facts.decorators != new.facts.decorators:
             return None
         earlier, later = params_of(old, site), params_of(new, site)
         if earlier is None or later is None or misfit(self.before, old, site) != "":
@@ -108,26 +108,9 @@ class Signatures:
         if text is None:
             return None
         kind, text = _otherwise(site.call, earlier, later)
-        if kind == "swallowed" and not _named(new) - _named(old) and self._passes_on(new):
+        if kind == "swallowed" and not _named(new) - _named(old) and passes_on(self.after, new):
             return None
         return Broken(site, old, new, kind, text) if kind and self._is_meant(site, new) else None
-
-    def _passes_on(self, target: Method | ClassDef) -> bool:
-        """Whether a function hands the keywords that it does not name to something that it calls."""
-        method = target.find("__init__") if isinstance(target, ClassDef) else target
-        unit = self.after.unit_of(method) if method is not None else None
-        if unit is None:
-            return True
-        spread = (
-            unit.root(operand)
-            for value in unit.code.values
-            if value.op == "call"
-            for name, operand in zip(value.data.names, value.args[1:], strict=True)
-            if name == "**"
-        )
-        kinds = dict(unit.code.params)
-        roots = (unit.code.values[number] for number in spread)
-        return any(value.op == "param" and kinds.get(str(value.data[1])) == "**" for value in roots)
 
     # -- calls that were adapted ---------------------------------------------------------------------------
 
@@ -256,6 +239,24 @@ class Signatures:
         return 2 * len(alike) >= len(taking) and len(taking) <= len(others) + 1 - len(taking)
 
 
+def passes_on(side: Side, target: Method | ClassDef) -> bool:
+    """Whether a function hands the keywords that it does not name to something that it calls."""
+    method = target.find("__init__") if isinstance(target, ClassDef) else target
+    unit = side.unit_of(method) if method is not None else None
+    if unit is None:
+        return True
+    spread = (
+        unit.root(operand)
+        for value in unit.code.values
+        if value.op == "call"
+        for name, operand in zip(value.data.names, value.args[1:], strict=True)
+        if name == "**"
+    )
+    kinds = dict(unit.code.params)
+    roots = (unit.code.values[number] for number in spread)
+    return any(value.op == "param" and kinds.get(str(value.data[1])) == "**" for value in roots)
+
+
 def _may_break(rows: list[tuple[Method | ClassDef, Method | ClassDef]], unit: Unit, number: int) -> bool:
     """Whether a call by a name may fit one of the changed definitions no longer, whichever it reaches."""
     call = call_of(unit, number)
@@ -357,7 +358,8 @@ def _named(target: Method | ClassDef) -> set[str]:
     return {p.name for p in params if p.kind in ("any", "kw")}
 
 
-def _reaches(site: Site, target: Method | ClassDef) -> bool:
+def reaches(site: Site, target: Method | ClassDef) -> bool:
+    """Whether a call may run a function, or the constructor of a class."""
     if isinstance(target, Method):
         return target in site.reached
     return any(isinstance(each, ClassDef) and target in each.mro and _makes(each, target) for each in site.reached)

@@ -121,7 +121,8 @@ class Names:
             renamed = self.renamed(rows[0])
             return Lost(name, kind, rows[0], renamed.name, renamed, tuple(stores)) if renamed else None
         if defining := [row for row in code if _defines(row, kind) and not is_test(row.path)]:
-            return self._handed_on(rows, code, defining) if kind in _GIVEN else None
+            given = self._handed_on(rows, code, defining) if kind in _GIVEN else None
+            return given or self._spelled_in_vain(rows, code)
         if any(row.role == "asks" for row in code) and len(code) < len(now):
             return None  # a file of settings may give it
         defined = any(_defines(row, kind) for row in now)  # by tests, for themselves
@@ -215,6 +216,16 @@ class Names:
             return None
         givers = dict.fromkeys(row for row in fed.values() if self._is_of_options(row, renamed))
         stale = tuple(row for row in givers if row.role == "asks" or self._is_tried_in_vain(row, rows))
+        return Lost(old.name, old.kind, old, renamed.name, renamed, stale) if stale else None
+
+    def _spelled_in_vain(self, rows: list[Occurrence], code: list[Occurrence]) -> Lost | None:
+        """An option that nothing asks for under its new name, while a text still leads to a `hasattr` of the old one."""
+        old = rows[0]
+        renamed = self.renamed(old) if old.kind == "option" and is_telling(old.name) else None
+        if renamed is None or any(row.role != "defines" for row in self.after.occurrences(renamed.name)):
+            return None
+        asked = ((row, self._asked_by_name(row)) for row in code if not is_test(row.path))
+        stale = tuple(row for row, found in asked if found is not None and found.objects)
         return Lost(old.name, old.kind, old, renamed.name, renamed, stale) if stale else None
 
     def _is_of_options(self, row: Occurrence, renamed: Occurrence) -> bool:
