@@ -3,12 +3,12 @@
 What it does
     Compares the parameters of functions, methods and constructors before and after a change, and binds every call of
     them in the project, by Python's rules, to both. Reports calls that fitted and are refused now, keywords that now
-    fall into `**kwargs`, or are read out of it no longer, and arguments by position that now go to another parameter; and calls that stand as they were
-    where the change gave the function other parameters or results and wrote the same call otherwise elsewhere, or where
-    another caller does since the change what the function did itself. Follows
-    Ray handles, `functools.partial` and dispatchers that are given the method's name as a text. Where several
-    definitions may be reached, the call must fit none of them any more, or those that take it must stand in for the
-    one that does not.
+    fall into `**kwargs`, or are read out of it no longer, and arguments by position that now go to another parameter;
+    and calls that stand as they were where the change gave the function other parameters or results and wrote the same
+    call otherwise elsewhere, or where another caller does since the change what the function did itself. Follows Ray
+    handles, `functools.partial` and dispatchers that are given the method's name as a text. Where several definitions
+    may be reached, the call must fit none of them any more, or those that take it must stand in for the one that does
+    not.
 
 Why is this bad
     TypeError when the line runs, on every path that nobody ran after the change; or a wrong argument in silence.

@@ -1,8 +1,10 @@
-"""A default that a change altered in one of several places that state it.
+"""A default that a change altered in one of several places that go by it.
 
 What it does
     Compares the defaults of options, fields, parameters and `getattr(config, "name", default)` before and after a
-    change. Reports one that differs now from the others of its name, all of which are as it was.
+    change. Reports one that differs now from the others of its name, all of which are as it was. Reports a call that
+    gets another value because the default of a parameter changed, where the change made another call of the function
+    ask for the old value, or no longer ask for what is the default now.
 
 Why is this bad
     Which of them wins depends on the way that the program takes: the launcher, the config class and the function then
@@ -14,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.drift.change import Change
+from validator.drift.interfaces.relied_defaults import ReliedDefaults, Relying
 from validator.drift.names.defaults import Defaults
 from validator.finding import Finding, Related
 from validator.rule import Rule
@@ -32,9 +35,55 @@ def check_change(change: Change) -> Iterator[Finding]:
             related=[Related(d.path, d.at[0], f"{row.old!r}") for d in row.others[:4]],
             context=f"{new.name}:{new.value!r}",
         )
+    for relying in change.analysis(ReliedDefaults).rows:
+        yield _relying(relying)
+
+
+def _relying(row: Relying) -> Finding:
+    did = f"asks for {row.old} since the change" if row.passed else f"asked for {row.new} before"
+    adapted = row.adapted.unit
+    return RULE.finding(
+        row.site.unit.path,
+        row.site.call.at,
+        f"this call of `{row.method.name}` gets `{row.name}={row.new}` since the change, and got {row.old} by default; "
+        f"the one in `{adapted.qualname}` {did}",
+        help=f"pass `{row.name}={row.old}`, if that is still wanted here",
+        related=[
+            Related(row.method.path, row.method.facts.name_at[0], f"`{row.method.name}` as it is now"),
+            Related(adapted.path, row.adapted.call.at[0], "the call that the change altered"),
+        ],
+        context=f"{row.site.unit.qualname}:{row.method.name}:{row.name}",
+    )
 
 
 INCORRECT = (
+    # the change took out the argument of one call, and another one relied on the default
+    """# before: rl/data.py
+def loader(rows, size, drop_last=True):
+    return [rows[at : at + size] for at in range(0, len(rows), size) if not drop_last or at + size <= len(rows)]
+# file: rl/data.py
+def loader(rows, size, drop_last=False):
+    return [rows[at : at + size] for at in range(0, len(rows), size) if not drop_last or at + size <= len(rows)]
+# before: rl/evaluate.py
+from rl.data import loader
+
+
+def evaluate(model, rows):
+    return [model(batch) for batch in loader(rows, 8, drop_last=False)]
+# file: rl/evaluate.py
+from rl.data import loader
+
+
+def evaluate(model, rows):
+    return [model(batch) for batch in loader(rows, 8)]
+# file: rl/train.py
+from rl.data import loader
+
+
+def train(model, rows):
+    for batch in loader(rows, 8):  # error: MP909
+        model(batch).backward()
+""",
     """# before: rl/config.py
 from dataclasses import dataclass
 
@@ -59,6 +108,34 @@ def from_config(ratio, config):
 """,
 )
 CORRECT = (
+    # no call speaks of the old or the new value: the change means all of them; or all speak of it
+    """# before: rl/data.py
+def loader(rows, size, drop_last=True):
+    return rows, size, drop_last
+
+
+def shuffled(rows, seed=None):
+    return rows, seed
+# file: rl/data.py
+def loader(rows, size, drop_last=False):
+    return rows, size, drop_last
+
+
+def shuffled(rows, seed=0):
+    return rows, seed
+# before: rl/train.py
+from rl.data import loader, shuffled
+
+
+def train(model, rows, plan):
+    return model(loader(rows, 8)), model(shuffled(rows)), model(shuffled(rows, seed=plan))
+# file: rl/train.py
+from rl.data import loader, shuffled
+
+
+def train(model, rows, plan):
+    return model(loader(rows, 8)), model(shuffled(rows, seed=None)), model(shuffled(rows, seed=plan))
+""",
     # the change wrote the other one too
     """# before: serve.py
 import argparse

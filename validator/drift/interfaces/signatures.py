@@ -125,7 +125,7 @@ class Signatures:
                 continue
             rows = sites(self.after, new.name, wanted=partial(_is_among, units, texts))
             places = [site for site in rows if site.reached == (new,) and site.how == "call"]
-            adapted = {text: (site, call) for site in places for text, call in self._earlier(site).items()}
+            adapted = {text: (site, call) for site in places for text, call in calls_before(self.before, site).items()}
             for site in places:
                 key = (site.unit.path, site.call.at)
                 if site.text not in adapted or key in broken or not site.call.args or is_test(site.unit.path):
@@ -211,15 +211,6 @@ class Signatures:
                     found.append(methods)
         return found
 
-    def _earlier(self, site: Site) -> dict[str, Call]:
-        """The calls of a function that its unit made before and makes no longer, by their texts, if this one is new."""
-        unit = self.before.twin(site.unit)
-        if unit is None or site.is_in(self.before):
-            return {}
-        name = site.reached[0].name
-        now = set(_calls(site.unit, name))
-        return {text: call_of(unit, number) for text, number in _calls(unit, name).items() if text not in now}
-
     def _is_meant(self, site: Site, new: Method | ClassDef) -> bool:
         """Whether the call is meant for this definition: none other takes it, or those that do stand in for it."""
         if site.each or site.sure and len(site.reached) == 1:
@@ -301,6 +292,16 @@ def _calls(unit: Unit, name: str) -> dict[str, int]:
         if unit.known_as(v.args[0]) == name or values[v.args[0]].data == name:
             found[unit.text(v.at)] = number
     return found
+
+
+def calls_before(before: Side, site: Site) -> dict[str, Call]:
+    """The calls of a function that its unit made before and makes no longer, by their texts, if this one is new."""
+    unit = before.twin(site.unit)
+    if unit is None or site.is_in(before):
+        return {}
+    name = site.reached[0].name
+    now = set(_calls(site.unit, name))
+    return {text: call_of(unit, number) for text, number in _calls(unit, name).items() if text not in now}
 
 
 def _is_forgotten(site: Site, adapted: Site, earlier: Call) -> bool:

@@ -1,4 +1,4 @@
-"""Keywords that nobody names as a parameter: a function reads them out of its `**kwargs`, by keys that a change altered.
+"""Keywords that no parameter names: a function reads them out of its `**kwargs`, by keys that a change altered.
 
 Python takes any keyword for `**kwargs`. What is read out of it, where it arrives or where an object keeps it, is what
 callers may pass; a call that passes the key of before is heard by nobody.

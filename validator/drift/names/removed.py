@@ -219,7 +219,7 @@ class Names:
         return Lost(old.name, old.kind, old, renamed.name, renamed, stale) if stale else None
 
     def _spelled_in_vain(self, rows: list[Occurrence], code: list[Occurrence]) -> Lost | None:
-        """An option that nothing asks for under its new name, while a text still leads to a `hasattr` of the old one."""
+        """An option that nothing asks for by its new name, while a text still leads to a `hasattr` of the old one."""
         old = rows[0]
         renamed = self.renamed(old) if old.kind == "option" and is_telling(old.name) else None
         if renamed is None or any(row.role != "defines" for row in self.after.occurrences(renamed.name)):
