@@ -4,9 +4,10 @@ What it does
     Compares each function before and after a change. Reports a call whose result nobody takes, a context, or a check of
     sizes that went while all the rest of the function stayed as it was, that only runs under a new condition now, or
     that stands behind a new way out which some ranks take, by their rank or by the batch that each of them has:
-    collectives, barriers, waits, `zero_grad`, `set_epoch`, seeds, gather contexts, and functions of the project. Silent
-    where the change makes the call elsewhere, takes away the object whose method it is, or only asks whether there is
-    what the call needs. A note of a context of precision (`autocast`).
+    collectives, barriers, waits, `zero_grad`, `set_epoch`, seeds, gather contexts, and functions of the project. Also a
+    barrier, wait or collective that stood among calls which a new function makes now, without it. Silent where the
+    change makes the call elsewhere, takes away the object whose method it is, or only asks whether there is what the
+    call needs. A note of a context of precision (`autocast`).
 
 Why is this bad
     A barrier, a wait or a `zero_grad` that is no longer passed is missed by no test on one process: the program hangs,
@@ -19,6 +20,7 @@ from collections.abc import Iterator
 
 from validator.drift.change import Change
 from validator.drift.statements.effects import Effects, Lost
+from validator.drift.statements.extracted import Extracted
 from validator.finding import Finding, Related
 from validator.rule import Rule
 
@@ -31,7 +33,7 @@ _NAMES = {
 
 
 def check_change(change: Change) -> Iterator[Finding]:
-    for lost in change.analysis(Effects).lost:
+    for lost in (*change.analysis(Effects).lost, *change.analysis(Extracted).lost):
         yield _report(lost)
 
 
@@ -47,6 +49,10 @@ def _report(lost: Lost) -> Finding:
     elif lost.kind == "each":
         message = (
             f"`{unit.qualname}` makes the call `{text}` for one of `{lost.condition}` since the change, not for each"
+        )
+    elif lost.kind == "extracted":
+        message = (
+            f"`{unit.qualname}` makes the calls that `{lost.condition}` made before, but for `{text}` between them"
         )
     elif lost.condition:
         message = f"`{unit.qualname}` makes the call `{text}` only under `{short(lost.condition)}` since the change"
@@ -71,6 +77,73 @@ def short(text: str) -> str:
 
 
 INCORRECT = (
+    # two stretches that went into one function, without what stood in them
+    """# before: rl/evaluate.py
+import torch.distributed as dist
+
+
+def predict(model, rows, path):
+    path.write_text(str([model(row) for row in rows]))
+
+
+def merge(folder):
+    return sorted(folder.glob("*.txt"))
+
+
+def main(model, rows, folder, rank, only):
+    if only:
+        predict(model, rows, folder / f"{rank}.txt")
+        dist.barrier()
+        if rank == 0:
+            print(merge(folder))
+        return
+    model.train()
+    predict(model, rows, folder / f"{rank}.txt")
+    dist.barrier()
+    if rank == 0:
+        print(merge(folder))
+    model.eval()
+    model.save(folder)
+    state = model.state_dict()
+    for name, value in state.items():
+        print(name, value)
+    model.load_state_dict(state)
+    model.report()
+    model.close()
+# file: rl/evaluate.py
+import torch.distributed as dist
+
+
+def predict(model, rows, path):
+    path.write_text(str([model(row) for row in rows]))
+
+
+def merge(folder):
+    return sorted(folder.glob("*.txt"))
+
+
+def test_and_merge(model, rows, folder, rank):
+    predict(model, rows, folder / f"{rank}.txt")
+    if rank != 0:
+        return
+    print(merge(folder))  # error: MP905
+
+
+def main(model, rows, folder, rank, only):
+    if only:
+        test_and_merge(model, rows, folder, rank)
+        return
+    model.train()
+    test_and_merge(model, rows, folder, rank)
+    model.eval()
+    model.save(folder)
+    state = model.state_dict()
+    for name, value in state.items():
+        print(name, value)
+    model.load_state_dict(state)
+    model.report()
+    model.close()
+""",
     # some ranks leave by a new way out, told by what is reckoned from their rank
     """# before: rl/generate.py
 import torch.distributed as dist
@@ -495,6 +568,59 @@ class Buckets:
 """,
 )
 CORRECT = (
+    # ranks still meet in the new function, by a function of the project
+    """# before: rl/evaluate.py
+import torch.distributed as dist
+
+
+def predict(model, rows, path):
+    path.write_text(str([model(row) for row in rows]))
+
+
+def merge(folder):
+    return sorted(folder.glob("*.txt"))
+
+
+def main(model, rows, folder, rank):
+    model.train()
+    predict(model, rows, folder / f"{rank}.txt")
+    dist.barrier()
+    if rank == 0:
+        print(merge(folder))
+    model.eval()
+    model.save(folder)
+    model.close()
+# file: rl/evaluate.py
+import torch.distributed as dist
+
+
+def predict(model, rows, path):
+    path.write_text(str([model(row) for row in rows]))
+
+
+def merge(folder):
+    return sorted(folder.glob("*.txt"))
+
+
+def all_are_here():
+    if dist.is_initialized():
+        dist.barrier()
+
+
+def test_and_merge(model, rows, folder, rank):
+    predict(model, rows, folder / f"{rank}.txt")
+    all_are_here()
+    if rank == 0:
+        print(merge(folder))
+
+
+def main(model, rows, folder, rank):
+    model.train()
+    test_and_merge(model, rows, folder, rank)
+    model.eval()
+    model.save(folder)
+    model.close()
+""",
     # all leave together: it is reckoned from the number of ranks
     """# before: rl/generate.py
 import torch.distributed as dist

@@ -55,8 +55,9 @@ class Lost(NamedTuple):
     """An effect that a function has no longer on some way, or in another order.
 
     `kind`: `call`, `context`, `decorator`, `check`, `guard` (a condition that stood around what is there still),
-    `order`, `exit` (a way leaves before it), `each` (it happens for one of several things). `condition`: under which it
-    still happens; of `order` the call that it now comes before or after, of `exit` what leaves, of `each` the several.
+    `order`, `exit` (a way leaves before it), `each` (it happens for one of several things), `extracted` (the statements
+    around it went into a function without it). `condition`: under which it still happens; of `order` the call that it
+    now comes before or after, of `exit` what leaves, of `each` the several, of `extracted` where it was before.
     """
 
     pair: Pair
