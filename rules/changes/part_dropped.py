@@ -81,6 +81,46 @@ def _report(drop: Drop, severity: Severity) -> Finding:
 
 
 INCORRECT = (
+    # a call that moved into another function, where it is given the number of another rank
+    """# before: rl/start.py
+import os
+
+import torch
+import torch.distributed as dist
+
+
+def joined():
+    rank, local_rank = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
+    if not dist.is_initialized():
+        dist.init_process_group("nccl")
+    return rank, local_rank
+
+
+def start(log):
+    rank, local_rank = joined()
+    torch.cuda.set_device(local_rank)
+    log.info("rank %d", rank)
+    return rank
+# file: rl/start.py
+import os
+
+import torch
+import torch.distributed as dist
+
+
+def joined():
+    rank, local_rank = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
+    if not dist.is_initialized():
+        torch.cuda.set_device(rank)  # error: MP906
+        dist.init_process_group("nccl")
+    return rank, local_rank
+
+
+def start(log):
+    rank, local_rank = joined()
+    log.info("rank %d", rank)
+    return rank
+""",
     # which ranks write is asked of another group
     """# before: rl/saving.py
 def save(gangs, state, write):
@@ -391,6 +431,46 @@ def combine(exchange, group, tokens, sent, received):
 )
 
 CORRECT = (
+    # a call that moved into another function, where the same number has another name
+    """# before: rl/start.py
+import os
+
+import torch
+import torch.distributed as dist
+
+
+def joined():
+    rank, local_rank = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
+    if not dist.is_initialized():
+        dist.init_process_group("nccl")
+    return rank, local_rank
+
+
+def start(log):
+    rank, own_rank = joined()
+    torch.cuda.set_device(own_rank)
+    log.info("rank %d", rank)
+    return rank
+# file: rl/start.py
+import os
+
+import torch
+import torch.distributed as dist
+
+
+def joined():
+    rank, local_rank = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
+    if not dist.is_initialized():
+        torch.cuda.set_device(local_rank)
+        dist.init_process_group("nccl")
+    return rank, local_rank
+
+
+def start(log):
+    rank, own_rank = joined()
+    log.info("rank %d", rank)
+    return rank
+""",
     # the group is called otherwise now
     """# before: rl/saving.py
 class Gangs:

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from validator.domains.axes import LOCAL, SOME, WHOLE, Axes
 from validator.domains.spmd import UNIFORM, only
 from validator.drift.change import Change, Pair, Side
-from validator.drift.statements.differences import Edit, node_of
+from validator.drift.statements.differences import Edit, Statement, node_of
 from validator.drift.statements.drops import Drops, differences
-from validator.drift.statements.surroundings import is_told, last_name
+from validator.drift.statements.surroundings import called, is_told, last_name
 from validator.flow.calls.groups import axes_in
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
@@ -45,6 +45,14 @@ class Exchanged(NamedTuple):
     text: str
 
 
+class _Place(NamedTuple):
+    """A call that went or came, and its statement."""
+
+    pair: Pair
+    statement: Statement
+    call: ast.Call
+
+
 class Ranks:
     """The expressions of a change that tell something else of ranks."""
 
@@ -59,7 +67,35 @@ class Ranks:
             if any(_is_word(name) for unit in pair for name in unit.words):
                 for edit in edits:
                     found += self._of(pair, edit)
-        return found
+        return found + [row for before, after in self._moved() for row in self._of_call(before, after)]
+
+    def _moved(self) -> Iterator[tuple[_Place, _Place]]:
+        """The calls that went from one function and came into another one, with an argument about ranks that is
+        written otherwise there."""
+        gone: dict[str, list[_Place]] = {}
+        came: dict[str, list[_Place]] = {}
+        for pair, _, _, edits in self.change.analysis(Drops).edited:
+            for edit in edits:
+                for statement, other, into in ((edit.old, edit.new, gone), (edit.new, edit.old, came)):
+                    call = called(statement.node) if statement is not None and other is None else None
+                    if statement is not None and call is not None and any(map(_speaks_of_rank, call.args)):
+                        into.setdefault(ast.unparse(call.func), []).append(_Place(pair, statement, call))
+        for name in sorted(gone.keys() & came.keys()):
+            before, after = gone[name], came[name]
+            if len(before) == len(after) == 1 and before[0].pair is not after[0].pair:
+                yield before[0], after[0]
+
+    def _of_call(self, before: _Place, after: _Place) -> Iterator[Exchanged]:
+        """The arguments of a call that tell something else of ranks in the function into which it was moved."""
+        if len(before.call.args) != len(after.call.args):
+            return
+        for old, new in zip(before.call.args, after.call.args, strict=True):
+            was = self._told(self.change.before, before.pair.old, before.statement.node, old)
+            now = self._told(self.change.after, after.pair.new, after.statement.node, new)
+            if ast.dump(old) == ast.dump(new) or was is None or now is None or not was.numbers or not now.numbers:
+                continue
+            if text := _exchange(was, now, after.statement.node, new):
+                yield Exchanged(after.pair, Edit(before.statement, after.statement), old, new, text)
 
     def _of(self, pair: Pair, edit: Edit) -> Iterator[Exchanged]:
         if edit.old is None or edit.new is None or is_told(edit.new.node):
@@ -159,6 +195,10 @@ def _operands(node: ast.AST) -> Iterator[tuple[Any, ast.expr]]:
 
 def _is_word(name: str) -> bool:
     return any(word in name.lower() for word in _WORDS)
+
+
+def _speaks_of_rank(value: ast.expr) -> bool:
+    return any(_is_word(last_name(n)) for n in ast.walk(value) if isinstance(n, ast.Name | ast.Attribute))
 
 
 def _may_tell(unit: Unit, statement: ast.stmt, expression: ast.expr) -> bool:
