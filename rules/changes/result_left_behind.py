@@ -4,8 +4,9 @@ What it does
     Compares what functions give back before and after a change: a number, a text, a list, how many values, which keys,
     whether it is a coroutine, a property or a method. Reports places that unpack, index, await or call it as it was,
     or ask it for what it has no longer; overrides and functions handed in that still give what was given before, where
-    the caller takes it apart as it is now; callers that stand as they were while the change adapted another one; and
-    calls in changed code that no longer await a coroutine.
+    the caller takes it apart as it is now; callers that stand as they were while the change adapted another one; a
+    call of a library (`load(path)`) whose result is used as before, while the change takes a key out of what the same
+    call gives elsewhere in the file; and calls in changed code that no longer await a coroutine.
 
 Why is this bad
     ValueError, KeyError or TypeError when the line runs; a coroutine that nobody awaits does nothing at all.
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 from validator.drift.change import Change
 from validator.drift.interfaces.result_defaults import ResultDefaults
 from validator.drift.interfaces.results import Results
+from validator.drift.interfaces.taken_apart import TakenApart
 from validator.finding import Finding, Related
 from validator.rule import Rule
 
@@ -47,9 +49,40 @@ def check_change(change: Change) -> Iterator[Finding]:
             context=f"{each.site.unit.qualname}:{each.new.qualname}:{each.flag}",
             severity="warning",
         )
+    for place in change.analysis(TakenApart).left:
+        did = f"takes `{place.key}` out of" if place.taken else f"takes `{place.key}` no longer out of"
+        yield RULE.finding(
+            place.pair.new.path,
+            place.at,
+            f"the change {did} what the same call gives in line {place.line}; here it is used as before",
+            help="take the result as it is now in both places",
+            related=[Related(place.pair.new.path, place.line, "the same call, as the change uses it")],
+            context=f"{place.pair.new.qualname}:{place.key}",
+            severity="warning",
+        )
 
 
 INCORRECT = (
+    # a file that is read in two places, and that has another shape now
+    """# before: rl/evaluate.py
+import torch
+
+
+def evaluate(model, args):
+    model.load_state_dict(torch.load(args.path, map_location="cpu"))
+    score = model.score()
+    reference = torch.load(args.path, map_location="cpu")
+    return score, all(torch.equal(value, reference[name]) for name, value in model.state_dict().items())
+# file: rl/evaluate.py
+import torch
+
+
+def evaluate(model, args):
+    model.load_state_dict(torch.load(args.path, map_location="cpu")["model"])
+    score = model.score()
+    reference = torch.load(args.path, map_location="cpu")  # error: MP903
+    return score, all(torch.equal(value, reference[name]) for name, value in model.state_dict().items())
+""",
     # what runs by calling an object, and where its result is handed on
     """# file: rl/__init__.py
 # before: rl/model.py
@@ -423,6 +456,32 @@ def prepare(flow, batch):
 """,
 )
 CORRECT = (
+    # the other place takes the key later, or reads another file
+    """# before: rl/evaluate.py
+import torch
+
+
+def evaluate(model, args):
+    model.load_state_dict(torch.load(args.path, map_location="cpu"))
+    return model.score(), torch.load(args.old, map_location="cpu")
+
+
+def resume(model, args):
+    state = torch.load(args.path, map_location="cpu")
+    model.load_state_dict(state.get("model", state))
+# file: rl/evaluate.py
+import torch
+
+
+def evaluate(model, args):
+    model.load_state_dict(torch.load(args.path, map_location="cpu")["model"])
+    return model.score(), torch.load(args.old, map_location="cpu")
+
+
+def resume(model, args):
+    state = torch.load(args.path, map_location="cpu")
+    model.load_state_dict(state.get("model", state))
+""",
     # all callers say what they want
     """# file: rl/__init__.py
 # before: rl/texts.py
