@@ -2,7 +2,8 @@
 
 What it does
     Compares what the flow knows of each function before and after a change: over which group a collective of a tensor
-    works, by which number of ranks a value is multiplied or divided, whether a rank's place in its group is a quotient
+    works, by which number of ranks a value is multiplied or divided, whether it is divided by a number that a
+    collective gave all ranks, whether a rank's place in its group is a quotient
     or a remainder, whether what is drawn at random is the same on all ranks (a shared seed, a collective) or a rank's
     own, and along which axes ranks have files of their own. Reports where one of these is another now, or
     gone, while the function stayed as it was else. Silent where the change does the same elsewhere, and in functions
@@ -55,6 +56,27 @@ def _report(row: Differing) -> Finding:
 
 
 INCORRECT = (
+    """# before: loss.py
+import torch.distributed as dist
+
+
+def loss(rows, mask):
+    count = mask.sum()
+    total = count.clone()
+    dist.all_reduce(total)
+    mean = (rows * mask).sum() / total
+    return mean, count
+# file: loss.py
+import torch.distributed as dist
+
+
+def loss(rows, mask):
+    count = mask.sum()
+    total = count.clone()
+    dist.all_reduce(total)
+    mean = (rows * mask).sum() / count  # error: MP913
+    return mean, count
+""",
     """# before: norm.py
 import torch.distributed as dist
 from megatron.core import parallel_state
@@ -383,6 +405,26 @@ def agreed(path, names):
 )
 
 CORRECT = (
+    # the number that all ranks have is held at least at one, and rounded, now
+    """# before: loss.py
+import torch.distributed as dist
+
+
+def loss(rows, mask):
+    total = mask.sum()
+    dist.all_reduce(total)
+    mean = (rows * mask).sum() / total
+    return mean
+# file: loss.py
+import torch.distributed as dist
+
+
+def loss(rows, mask):
+    total = mask.sum()
+    dist.all_reduce(total)
+    mean = (rows * mask).sum() / max(1, total.item())
+    return mean
+""",
     # nothing that is drawn after the seed is an order
     """# before: noise.py
 import random

@@ -33,6 +33,7 @@ _ALIKE = "alike"
 _FEW = 3  # edits of a function, beyond which it does something else now
 _SCALING = {"Div": "divided", "FloorDiv": "divided", "Mult": "multiplied"}
 _LOST = frozenset({"collective", "scale"})  # kinds of facts of which it matters, too, that nothing is said any more
+_FROM_ELSEWHERE = frozenset({"param", "attr", "free", "item", "unpack", "name"})  # who gave it may have made it alike
 _SIDES = {"Add": "after", "Sub": "before"}
 _POSITIONS = {"Mod": "remainder", "FloorDiv": "quotient"}
 _AMONG = {WHOLE: "the whole job", frozenset({LOCAL}): "one host", frozenset({NODE}): "the hosts"}
@@ -194,6 +195,7 @@ def _facts(side: Side, unit: Unit, within: list[Statement] | None = None) -> Ite
         elif value.op == "binary":
             yield from _of_scale(place, names) if value.data in _SCALING else ()
             yield from _of_position(place, names) if value.data in _POSITIONS else ()
+            yield from _of_divisor(place, names) if _SCALING.get(value.data) == "divided" else ()
         elif value.op == "item" and number in names and UNIFORM in place.val.v:
             text = f"all ranks had the same value of `{names[number]}`"
             yield Fact("agreement", names[number], _ALIKE, text, place)
@@ -315,6 +317,19 @@ def _factors(place: Place, inverse: bool) -> Iterator[tuple[Place, bool]]:
             yield from _factors(part, under)
         else:
             yield part, under
+
+
+def _of_divisor(place: Place, names: dict[int, str]) -> Iterator[Fact]:
+    """Whether a quotient is by a number that a collective gave all ranks, or by what is counted of something else."""
+    divisor = place.operand(1)
+    thing = names.get(place.number) or place.operand(0).hint
+    if divisor.value.op == "const" or not thing or divisor.val.of("size"):
+        return
+    if UNIFORM in divisor.val.v:
+        text = f"`{thing}` was divided by `{divisor.text}`, which a collective gave all ranks"
+        yield Fact("divisor", thing, _ALIKE, text, place)
+    elif divisor.root.value.op not in _FROM_ELSEWHERE:
+        yield Fact("divisor", thing, "own", f"it is divided by `{divisor.text}`, which no collective gave them", place)
 
 
 def _of_position(place: Place, names: dict[int, str]) -> Iterator[Fact]:
