@@ -9,7 +9,9 @@ What it does
     barrier that was moved before what some ranks do for all; what some ranks do, moved behind the broadcast that gave
     it to all; what reads a number on the other side of its division among ranks; what reads a variable before the
     collective of which it read the result; a variable that a call gave to all ranks, and gives to one now, while all
-    read it; and a measure that was reduced beside others which still are, and is given back as each rank has it.
+    read it; and a measure that was reduced beside others which still are, and is given back as each rank has it. A
+    note of what works on the parameters of a module on the other side of its wrapping
+    (`DistributedDataParallel(model)`).
 
 Why is this bad
     A loss that is too large by the number of ranks, ranks that decide by different numbers, gradients that are reduced
@@ -26,7 +28,7 @@ from validator.drift.change import Change
 from validator.drift.orders import Orders
 from validator.drift.some_ranks import SomeRanks
 from validator.facts.model import At
-from validator.finding import Finding
+from validator.finding import Finding, Severity
 from validator.flow.program.unit import Unit
 from validator.rule import Rule
 
@@ -38,19 +40,49 @@ def check_change(change: Change) -> Iterator[Finding]:
         unit = apart.pair.new
         yield _finding(unit, unit.module.source_text.at(apart.at), apart.text, apart.before)
     for turned in change.analysis(Orders).turned:
-        yield _finding(turned.pair.new, turned.at, turned.text, turned.before)
+        yield _finding(turned.pair.new, turned.at, turned.text, turned.before, turned.severity)
     for row in change.analysis(SomeRanks).unshared:
         line = max(row.line, 1)
         yield _finding(row.pair.new, (line, 1, line, 1), row.text, row.before)
 
 
-def _finding(unit: Unit, at: At, text: str, before: str) -> Finding:
-    return RULE.finding(
-        unit.path, at, text, help=f"before: `{short(before)}`", context=f"{unit.qualname}:{short(before)}"
-    )
+def _finding(unit: Unit, at: At, text: str, before: str, severity: Severity | None = None) -> Finding:
+    shown = short(before)
+    context = f"{unit.qualname}:{shown}"
+    return RULE.finding(unit.path, at, text, help=f"before: `{shown}`", context=context, severity=severity)
 
 
 INCORRECT = (
+    # what is frozen before it is wrapped, and was frozen behind it
+    """# before: rl/build.py
+import copy
+
+from torch.nn.parallel import DistributedDataParallel
+
+
+def build(model, log):
+    target = copy.deepcopy(model)
+    model = DistributedDataParallel(model)
+    target = DistributedDataParallel(target)
+    for param in target.parameters():
+        param.requires_grad = False
+    log.info("built")
+    return model, target
+# file: rl/build.py
+import copy
+
+from torch.nn.parallel import DistributedDataParallel
+
+
+def build(model, log):
+    target = copy.deepcopy(model)
+    for param in target.parameters():  # error: MP912
+        param.requires_grad = False
+    model = DistributedDataParallel(model)
+    target = DistributedDataParallel(target)
+    log.info("built")
+    return model, target
+""",
     # what one rank alone loads, and all read; one of several measures, all of which were reduced
     """# before: rl/resume.py
 import torch
@@ -305,6 +337,28 @@ def forward(hidden, inputs, parts):
 )
 
 CORRECT = (
+    # another module is wrapped between
+    """# before: rl/build.py
+from torch.nn.parallel import DistributedDataParallel
+
+
+def build(model, target, log):
+    model = DistributedDataParallel(model)
+    for param in target.parameters():
+        param.requires_grad = False
+    log.info("built")
+    return model, target
+# file: rl/build.py
+from torch.nn.parallel import DistributedDataParallel
+
+
+def build(model, target, log):
+    for param in target.parameters():
+        param.requires_grad = False
+    model = DistributedDataParallel(model)
+    log.info("built")
+    return model, target
+""",
     # what one rank loads is sent to all, or asked for; all measures are reduced in another place
     """# before: rl/resume.py
 import torch

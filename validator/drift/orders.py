@@ -1,14 +1,15 @@
 """The order of what a function does and the moments at which its ranks meet, and where a change turned it round.
 
 What ranks share comes after a collective, what one rank prepares for the others before a barrier. A statement that a
-change moves to the other side still runs, and works on what one rank alone has.
+change moves to the other side still runs, and works on what one rank alone has. So it is with the moment at which a
+module is spread over ranks.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 
 from validator.drift.change import Change, Pair, Side
@@ -18,8 +19,10 @@ from validator.drift.statements.named_effects import collective, sounds_collecti
 from validator.drift.statements.surroundings import condition, is_about_ranks, last_name, names_called
 from validator.drift.statements.weakened import is_parallel
 from validator.facts.model import At
+from validator.finding import Severity
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, numbers_of
+from validator.models import models
 
 _FILES = frozenset({"open", "load", "exists", "isfile", "isdir", "listdir", "glob", "rename", "move", "copy"})
 _STARTING = frozenset({"isend", "irecv", "batch_isend_irecv"})
@@ -34,6 +37,7 @@ class Turned(NamedTuple):
     at: At
     before: str
     text: str
+    severity: Severity | None = None
 
 
 class Orders:
@@ -51,6 +55,7 @@ class Orders:
                 found += _early(pair, each)
                 found += _unshared(pair, each)
                 found += _scaled(pair, each)
+                found += _rewrapped(pair, each)
             if {each.at[0] for each in found if each.pair == pair}.isdisjoint(_lines(edits)):
                 found += self._unmet(pair, edits)
         return found
@@ -196,6 +201,40 @@ def _scaled(pair: Pair, moved: Moved) -> Iterator[Turned]:
                 text = f"this reads `{names[0]}` {word} line {line}, `{_cut(each.text)}`, and read it {was} it"
                 yield _turned(pair, moved, text)
                 return
+
+
+def _rewrapped(pair: Pair, moved: Moved) -> Iterator[Turned]:
+    """What works on the parameters of a module before it is wrapped, and did so behind it, or the other way round: a
+    mend as often as a mistake, but no small thing. What is frozen before DDP sees it is not reduced, a module of which
+    nothing is left to train it refuses; an optimizer that is made before parameters are sharded holds those of before.
+    """
+    worked_on = _parameters_of(moved.statement.node)
+    ways = ((moved.passed_down(), "behind", "before"), (moved.passed_up(), "before", "behind"))
+    for rows, word, was in ways if worked_on else ():
+        for each in rows:
+            call = next(
+                (n for n in in_head(each.node) if isinstance(n, ast.Call) and last_name(n.func) in _wrappers()), None
+            )
+            given = {ast.unparse(n) for n in call.args if isinstance(n, ast.Name | ast.Attribute)} if call else set()
+            if call is not None and (names := sorted(given & worked_on)):
+                line = f"line {each.node.lineno}, where `{last_name(call.func)}` wraps it"
+                text = f"this works on the parameters of `{names[0]}` {word} {line}, and did so {was} it"
+                yield _turned(pair, moved, text)._replace(severity="note")
+                return
+
+
+@cache
+def _wrappers() -> frozenset[str]:
+    """The last names of the calls that spread a module over ranks."""
+    return frozenset(name.rpartition(".")[2] for name, row in models().calls.items() if row.wraps is not None)
+
+
+def _parameters_of(node: ast.stmt) -> frozenset[str]:
+    """The modules of whose parameters a statement asks, or that it freezes."""
+    calls = (each.func for each in in_head(node) if isinstance(each, ast.Call))
+    asked = ("parameters", "named_parameters", "requires_grad_")
+    owners = (each.value for each in calls if isinstance(each, ast.Attribute) and each.attr in asked)
+    return frozenset(ast.unparse(each) for each in owners)
 
 
 def _scaling(node: ast.stmt) -> frozenset[str]:

@@ -265,13 +265,15 @@ def _fits(form: Form, use: Use) -> bool | None:
 
 
 def shown(forms: Forms) -> str:
-    """What a value is, in words: of several things the first by name."""
+    """What a value is, in words: of several things the first by name; of tuples all numbers of values."""
     form = min((each for each in forms - _NONE or forms if each is not None), default=None, key=lambda f: f.kind)
     if form is None:
         return "something else"
     if form.kind != "tuple":
         return SHOWN[form.kind]
-    return f"{len(form.parts)} values" if form.parts is not None else "a tuple"
+    tuples = [each.parts for each in forms if each is not None and each.kind == "tuple"]
+    counts = sorted({len(parts) for parts in tuples if parts is not None})
+    return f"{' or '.join(map(str, counts))} values" if None not in tuples else "a tuple"
 
 
 def part(forms: Forms, use: Use) -> Forms:
