@@ -2,7 +2,8 @@
 
 What it does
     Compares each function before and after a change. Reports a sum over ranks that is a mean now, or the other way
-    round, in a function that still multiplies or divides by the number of ranks as it did; a collective that gave its
+    round, in a function that still multiplies or divides by the number of ranks as it did; a divisor that counted what
+    all ranks have, and counts what one has, where the quotient is added up over ranks; a collective that gave its
     result to all ranks and gives it to one now, where all of them read it; a test of a remainder
     (`(step + 1) % every`) that no longer comes true in the same rounds as another one of the file, as it did before;
     a wait for transfers, or a barrier, that was moved behind statements that use what is transferred, or files; a
@@ -53,6 +54,34 @@ def _finding(unit: Unit, at: At, text: str, before: str, severity: Severity | No
 
 
 INCORRECT = (
+    # a number that the file divides among ranks, and the size of what one of them has
+    """# before: rl/loss.py
+import torch.distributed as dist
+
+
+def build(args, loader):
+    return loader(args.batch_size // args.world_size)
+
+
+def loss(args, one, other):
+    matrix = one.T @ other
+    matrix.div_(args.batch_size)
+    dist.all_reduce(matrix)
+    return matrix.diagonal().sum()
+# file: rl/loss.py
+import torch.distributed as dist
+
+
+def build(args, loader):
+    return loader(args.batch_size // args.world_size)
+
+
+def loss(args, one, other):
+    matrix = one.T @ other
+    matrix.div_(one.size(0))  # error: MP912
+    dist.all_reduce(matrix)
+    return matrix.diagonal().sum()
+""",
     # what is frozen before it is wrapped, and was frozen behind it
     """# before: rl/build.py
 import copy
@@ -337,6 +366,50 @@ def forward(hidden, inputs, parts):
 )
 
 CORRECT = (
+    # nothing says that the setting counts what all ranks have; the mean over ranks is taken now
+    """# before: rl/loss.py
+import torch.distributed as dist
+
+
+def loss(args, one, other):
+    matrix = one.T @ other
+    matrix.div_(args.batch_size)
+    dist.all_reduce(matrix)
+    return matrix.diagonal().sum()
+# file: rl/loss.py
+import torch.distributed as dist
+
+
+def loss(args, one, other):
+    matrix = one.T @ other
+    matrix.div_(one.size(0))
+    dist.all_reduce(matrix)
+    return matrix.diagonal().sum()
+# before: rl/mean.py
+import torch.distributed as dist
+
+
+def build(args, loader):
+    return loader(args.batch_size // args.world_size)
+
+
+def loss(args, one, other):
+    matrix = one.T @ other / args.batch_size
+    dist.all_reduce(matrix)
+    return matrix.diagonal().sum()
+# file: rl/mean.py
+import torch.distributed as dist
+
+
+def build(args, loader):
+    return loader(args.batch_size // args.world_size)
+
+
+def loss(args, one, other):
+    matrix = one.T @ other / one.size(0)
+    dist.all_reduce(matrix, op=dist.ReduceOp.AVG)
+    return matrix.diagonal().sum()
+""",
     # another module is wrapped between
     """# before: rl/build.py
 from torch.nn.parallel import DistributedDataParallel

@@ -52,6 +52,7 @@ class Agreements:
             for edit in edits:
                 if edit.old is not None and edit.new is not None:
                     found += _rescaled(pair, edit)
+                    found += _counted_alone(pair, edit, new)
                     found += _for_one(pair, edit, new)
                     found += self._out_of_turn(pair, edit)
         return found
@@ -113,6 +114,68 @@ def _rescaled(pair: Pair, edit: Edit) -> Iterator[Apart]:
                 edit.old.text,
                 f"`{now}` stands for `{was}`, while the number of ranks is still reckoned with: `{_cut(left[0])}`",
             )
+
+
+def _counted_alone(pair: Pair, edit: Edit, new: list[Statement]) -> Iterator[Apart]:
+    """A number of what all ranks have, which the file divides among them, that gave way to the size of what one rank
+    has, where the quotient is added up over ranks."""
+    assert edit.old is not None
+    assert edit.new is not None
+    for was, now in differences(edit):
+        if not isinstance(was, ast.Name | ast.Attribute) or not isinstance(now, ast.expr) or not _is_own_size(now):
+            continue
+        shared = next(_divided_among_ranks(pair.new.module.source.tree, last_name(was)), None)
+        place = next(index for index, each in enumerate(new) if each.node is edit.new.node)
+        summed = next((each for each in new[place + 1 :] if _is_summed(each, edit.new)), None)
+        if shared is not None and summed is not None and _divides(edit.new.node, now):
+            text = (
+                f"`{_cut(ast.unparse(now))}` counts what this rank has, `{ast.unparse(was)}` what all have "
+                f"(`{_cut(ast.unparse(shared))}`), and line {summed.node.lineno} adds up over ranks what it divides"
+            )
+            yield Apart(pair, now, edit.old.text, text)
+
+
+def _is_own_size(node: ast.expr) -> bool:
+    """Whether an expression is the size of something at hand: `len(x)`, `x.size(0)`, `x.shape[0]`."""
+    if isinstance(node, ast.Subscript):
+        return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
+    return isinstance(node, ast.Call) and last_name(node.func) in ("len", "size", "numel")
+
+
+def _divided_among_ranks(tree: ast.Module, name: str) -> Iterator[ast.BinOp]:
+    """The quotients and remainders of something by a number of ranks."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.Div | ast.FloorDiv | ast.Mod):
+            continue
+        if last_name(node.left) == name and _is_number_of_ranks(node.right):
+            yield node
+
+
+def _divides(node: ast.stmt, divisor: ast.expr) -> bool:
+    """Whether a statement divides by an expression."""
+    if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div | ast.FloorDiv):
+        return node.value is divisor
+    parts = list(in_head(node))
+    if any(isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div | ast.FloorDiv) and n.right is divisor for n in parts):
+        return True
+    calls = (
+        n for n in parts if isinstance(n, ast.Call) and last_name(n.func) in ("div", "div_", "divide", "true_divide")
+    )
+    return any(divisor in call.args for call in calls)
+
+
+def _is_summed(statement: Statement, scaled: Statement) -> bool:
+    """Whether a statement adds up over ranks what another one scaled."""
+    for node in in_head(statement.node):
+        if not isinstance(node, ast.Call) or not node.args or last_name(node.func) not in ("all_reduce", "reduce"):
+            continue
+        operation = next((k.value for k in node.keywords if k.arg == "op"), None)
+        if operation is None or _operation(operation) in _SUMS:
+            given = ast.unparse(node.args[0])
+            return any(
+                isinstance(n, ast.Name | ast.Attribute) and ast.unparse(n) == given for n in ast.walk(scaled.node)
+            )
+    return False
 
 
 def _operation(node: ast.expr) -> str:

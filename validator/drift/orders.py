@@ -226,7 +226,8 @@ def _rewrapped(pair: Pair, moved: Moved) -> Iterator[Turned]:
 @cache
 def _wrappers() -> frozenset[str]:
     """The last names of the calls that spread a module over ranks."""
-    return frozenset(name.rpartition(".")[2] for name, row in models().calls.items() if row.wraps is not None)
+    rows = models().calls.items()
+    return frozenset(name.rpartition(".")[2] for name, row in rows if row.wraps is not None or row.state is not None)
 
 
 def _parameters_of(node: ast.stmt) -> frozenset[str]:
