@@ -4,7 +4,9 @@ What it does
     Compares the defaults of options, fields, parameters and `getattr(config, "name", default)` before and after a
     change. Reports one that differs now from the others of its name, all of which are as it was. Reports a call that
     gets another value because the default of a parameter changed, where the change made another call of the function
-    ask for the old value, or no longer ask for what is the default now.
+    ask for the old value, or no longer ask for what is the default now. Reports also where a default, or the type of
+    an option, was a text and is a number now, or the other way round, and a function that it is handed to still does
+    with it what only the other kind allows.
 
 Why is this bad
     Which of them wins depends on the way that the program takes: the launcher, the config class and the function then
@@ -16,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.drift.change import Change
+from validator.drift.interfaces.kinds import Kinds, Misfit
 from validator.drift.interfaces.relied_defaults import ReliedDefaults, Relying
 from validator.drift.names.defaults import Defaults
 from validator.finding import Finding, Related
@@ -37,6 +40,21 @@ def check_change(change: Change) -> Iterator[Finding]:
         )
     for relying in change.analysis(ReliedDefaults).rows:
         yield _relying(relying)
+    for misfit in change.analysis(Kinds).misfits:
+        yield _misfit(misfit)
+
+
+def _misfit(row: Misfit) -> Finding:
+    path, line = row.given
+    taker = row.unit.qualname
+    return RULE.finding(
+        row.unit.path,
+        row.at,
+        f"`{row.name}` is a {row.now} since the change and was a {row.was}: `{taker}` gets it and {row.text}",
+        help="change what takes it, or leave it what it was",
+        related=[Related(path, line, f"`{row.name}` is a {row.now} here")],
+        context=f"{taker}:{row.name}:{row.now}",
+    )
 
 
 def _relying(row: Relying) -> Finding:
@@ -57,6 +75,29 @@ def _relying(row: Relying) -> Finding:
 
 
 INCORRECT = (
+    # a text that is a number now, and is taken apart where it is handed to
+    """# before: rl/model.py
+from rl.steps import spaced
+
+
+class Model:
+    def __init__(self, width, steps="100"):
+        self.width = width
+        self.steps = spaced(1000, steps)
+# file: rl/model.py
+from rl.steps import spaced
+
+
+class Model:
+    def __init__(self, width, steps=100):
+        self.width = width
+        self.steps = spaced(1000, steps)
+# file: rl/steps.py
+def spaced(total, counts):
+    if isinstance(counts, str):
+        counts = [int(each) for each in counts.split(",")]
+    return [total // len(counts) for _ in counts]  # error: MP909
+""",
     # the change took out the argument of one call, and another one relied on the default
     """# before: rl/data.py
 def loader(rows, size, drop_last=True):
@@ -108,6 +149,35 @@ def from_config(ratio, config):
 """,
 )
 CORRECT = (
+    # what takes it reckons with both kinds
+    """# before: rl/model.py
+from rl.steps import spaced, written
+
+
+class Model:
+    def __init__(self, width, steps="100"):
+        self.width = width
+        self.steps = spaced(1000, steps), written(steps)
+# file: rl/model.py
+from rl.steps import spaced, written
+
+
+class Model:
+    def __init__(self, width, steps=100):
+        self.width = width
+        self.steps = spaced(1000, steps), written(steps)
+# file: rl/steps.py
+def spaced(total, counts):
+    if isinstance(counts, int):
+        return [total // counts] * counts
+    return [total // len(counts) for _ in counts]
+
+
+def written(counts):
+    if not isinstance(counts, str):
+        counts = str(counts)
+    return counts.split(",")
+""",
     # no call speaks of the old or the new value: the change means all of them; or all speak of it
     """# before: rl/data.py
 def loader(rows, size, drop_last=True):
