@@ -77,6 +77,36 @@ def short(text: str) -> str:
 
 
 INCORRECT = (
+    # a context that gathers parameters, which one rank alone enters now
+    """# before: rl/weights.py
+import deepspeed
+import torch.distributed as dist
+
+
+def publish(params, send):
+    for param in params:
+        with gathered_parameters(param):
+            send(param)
+
+
+def gathered_parameters(param):
+    return deepspeed.zero.GatheredParameters([param])
+# file: rl/weights.py
+import deepspeed
+import torch.distributed as dist
+
+
+def publish(params, send):
+    for param in params:
+        if dist.get_rank() != 0:
+            continue  # error: MP905
+        with gathered_parameters(param):
+            send(param)
+
+
+def gathered_parameters(param):
+    return deepspeed.zero.GatheredParameters([param])
+""",
     # two stretches that went into one function, without what stood in them
     """# before: rl/evaluate.py
 import torch.distributed as dist

@@ -56,6 +56,35 @@ def _report(row: Differing) -> Finding:
 
 
 INCORRECT = (
+    """# before: sampler.py
+import torch
+import torch.distributed as dist
+
+
+class Sampler:
+    def __init__(self, rows, seed):
+        self.rows, self.seed, self.rank = rows, seed, dist.get_rank()
+
+    def __iter__(self):
+        g = torch.Generator()
+        g.manual_seed(self.seed)
+        order = torch.randperm(len(self.rows), generator=g).tolist()
+        return iter(order[self.rank :: dist.get_world_size()])
+# file: sampler.py
+import torch
+import torch.distributed as dist
+
+
+class Sampler:
+    def __init__(self, rows, seed):
+        self.rows, self.seed, self.rank = rows, seed, dist.get_rank()
+
+    def __iter__(self):
+        g = torch.Generator()
+        g.manual_seed(self.seed + self.rank)  # error: MP913
+        order = torch.randperm(len(self.rows), generator=g).tolist()
+        return iter(order[self.rank :: dist.get_world_size()])
+""",
     """# before: loss.py
 import torch.distributed as dist
 

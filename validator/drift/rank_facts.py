@@ -128,7 +128,7 @@ class RankFacts:
             if isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op).__name__ in (*_SCALING, *_POSITIONS):
                 return True
             name = last_name(node.func) if isinstance(node, ast.Call) else ""
-            if name in _of_libraries() or name in self.change.before.methods:
+            if name in _of_libraries() or name in _seeding() or name in self.change.before.methods:
                 return True
         return False
 
@@ -192,6 +192,7 @@ def _facts(side: Side, unit: Unit, within: list[Statement] | None = None) -> Ite
             yield from _of_call(place)
             yield from _of_agreement(place, names)
             yield from _of_seeds(place)
+            yield from _of_generators(place, names)
         elif value.op == "binary":
             yield from _of_scale(place, names) if value.data in _SCALING else ()
             yield from _of_position(place, names) if value.data in _POSITIONS else ()
@@ -267,6 +268,37 @@ def _of_seeds(place: Place) -> Iterator[Fact]:
     elif only(causes, "rank", "member"):
         text = f"each rank has its own, `{seed.text}`, out of which an order is drawn here"
         yield Fact("agreement", f"the seed of {library}", "own", text, place)
+
+
+def _of_generators(place: Place, names: dict[int, str]) -> Iterator[Fact]:
+    """Whether ranks seed a generator alike out of which the same function draws an order."""
+    generator = place.receiver if place.method in _seeding() else None
+    seed = place.argument("seed", 0) if generator is not None else None
+    if generator is None or seed is None:
+        return
+    calls = (place.value_at(number) for number in numbers_of(place.unit, ("call",)))
+    if not any(_is_same(generator, call) for call in calls if orders(call)):
+        return
+    name = names.get(generator.root.number) or generator.hint
+    thing = f"the seed of {name}"
+    causes = instantiated_causes(seed.val.v, lambda position: place.flow.parameters.assumed(place.unit, position))
+    if not varying(causes):
+        yield Fact("agreement", thing, _ALIKE, f"all ranks had the same seed of `{name}`", place)
+    elif only(causes, "rank", "member"):
+        text = f"each rank has its own, `{seed.text}`, out of which an order is drawn here"
+        yield Fact("agreement", thing, "own", text, place)
+
+
+@cache
+def _seeding() -> frozenset[str]:
+    """The last names of the calls that seed a generator or a library."""
+    return frozenset(name.rpartition(".")[2] for calls in models().seeds.values() for name in calls)
+
+
+def _is_same(generator: Place, call: Place) -> bool:
+    """Whether a call draws out of a generator."""
+    given = call.argument("generator") or call.receiver
+    return given is not None and given.root.value.at == generator.root.value.at
 
 
 def _seeded(call: Place) -> frozenset[str]:

@@ -18,7 +18,15 @@ from validator.drift.statements import exits, narrowed
 from validator.drift.statements.differences import Edit, Statement, heads, in_head, matcher, node_of, statements
 from validator.drift.statements.drops import MUCH, Drops
 from validator.drift.statements.intention import Intention, words_of
-from validator.drift.statements.named_effects import collective, filling, firsts, is_of_tables, named, table, tables
+from validator.drift.statements.named_effects import (
+    filling,
+    firsts,
+    is_of_tables,
+    meeting,
+    named,
+    table,
+    tables,
+)
 from validator.drift.statements.surroundings import (
     BRANCHES,
     CONTEXTS,
@@ -217,9 +225,7 @@ class Effects:
             name for each in new for name in exits.names(each) if self._is_awaited(name) or name in others
         )
         awaited = frozenset(name for name in waits if self._is_awaited(name))
-        came = list(exits.came(new, edits, awaited & collective())) or exits.came(
-            new, edits, awaited
-        )  # the surest first
+        came = list(exits.came(new, edits, awaited & meeting())) or exits.came(new, edits, awaited)  # the surest first
         ways = (*exits.moved(old, new, waits), *came, *exits.uncaught(old, new, waits))
         for row in ways:
             name = name_of_call(row.effect) or next(iter(sorted(exits.names(row.effect) & waits)))
@@ -369,8 +375,8 @@ class Effects:
         return name in self.change.after.methods and not set(name.split("_")).isdisjoint(table()["words"])
 
     def waits(self, name: str) -> bool:
-        """Whether ranks surely meet in a call by this name: a collective, or what calls lead from to one."""
-        return name in collective() or name in self._waiting
+        """Whether ranks surely meet in a call by this name: a collective, or what leads to one."""
+        return name in meeting() or name in self._waiting
 
     def _is_uncalled(self, name: str) -> bool:
         """Whether nothing but tests speaks of a function that is still there."""
@@ -393,13 +399,13 @@ class Effects:
 
     @cached_property
     def _waiting(self) -> frozenset[str]:
-        """The names of functions of the project from which calls lead to a collective."""
+        """The names of functions of the project from which calls lead to where ranks meet."""
         callers: dict[str, set[str]] = {}
         for function in self.change.after.project.functions():
             for call in function.facts.calls:
                 callers.setdefault(call.method, set()).add(function.name)
         found: set[str] = set()
-        queue = sorted(collective())
+        queue = sorted(meeting())
         while queue:
             for name in callers.get(queue.pop(), ()):
                 if name not in found and not name.startswith("<") and "_" in name.strip("_"):

@@ -47,6 +47,12 @@ def collective() -> frozenset[str]:
     return frozenset(name for name, more in count.items() if more > 0)
 
 
+@cache
+def meeting() -> frozenset[str]:
+    """The last names of what ranks meet in: collectives, and contexts that gather parameters."""
+    return collective() | frozenset(table()["meeting"])
+
+
 def sounds_collective(name: str) -> bool:
     """Whether the name of a function that nobody knows says that ranks meet in it: `allreduce_data`."""
     squeezed = name.replace("_", "").lower()
