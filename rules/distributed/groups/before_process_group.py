@@ -4,7 +4,7 @@ What it does
     Goes back from `init_process_group()`, and from calls of functions that make the group, on every way through the
     function. Reports calls of `torch.distributed` that need the default group and come before it, whether straight or
     in a function that always makes them. Silent where a branch of its own stands around one of them (it may ask
-    whether there is a group), and where the group is only made if there is none. A warning where such a call
+    whether there is a group), and where the group is only made if there is none, or by whoever comes first. A warning where such a call
     is a function that gives a constant without a group (`dist.get_rank() if dist.is_initialized() else 0`), or a
     constructor that keeps what one gives, and the result is used after the group is made.
 
@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.effects.made_once import is_cached
 from validator.finding import Finding, Related
 from validator.flow.callgraph.spelled_arguments import origins
 from validator.flow.control import comes_after
@@ -68,7 +69,7 @@ class _Groups:
     def __init__(self, queries: Queries) -> None:
         self.queries = queries
         made = [call for call in queries.calls(f"{TORCH}init_process_group") if not _is_guarded(call)]
-        self.direct = {call.unit for call in made}
+        self.direct = {call.unit for call in made if not (call.is_made_once or is_cached(call.unit))}
         self.making = queries.reaching({call.unit for call in queries.named("init_process_group")})
         self.ending = queries.reaching({call.unit for call in queries.named(*_ENDING)})
         self._needing: dict[Unit, bool] = {}
@@ -326,5 +327,25 @@ def again(backends):
 def under(group):
     print(dist.get_world_size(group))
     dist.init_process_group("gloo")
+""",
+    # whoever comes first makes it
+    """
+import torch.distributed as dist
+
+class World:
+    ready = False
+
+    def __init__(self):
+        if self.ready:
+            return
+        dist.init_process_group("nccl")
+        self.ready = True
+
+WORLD = World
+
+def save(model):
+    dist.barrier()
+    World()
+    return model
 """,
 ]

@@ -719,4 +719,30 @@ class Model:
 def width(strategy, values):
     return Model(strategy, values).width
 """,
+    # what a test puts into an object of the program
+    """\
+# file: src/processor.py
+from dataclasses import dataclass
+
+
+@dataclass
+class Processor:
+    strategy: object
+    tokenizer: object
+
+    def encode(self, text):
+        return self.tokenizer.encode(text)
+
+
+# file: tests/test_processor.py
+from src.processor import Processor
+
+
+class Fake:
+    pad = 0
+
+
+def test_pads():
+    assert Processor(None, Fake()).tokenizer.pad == 0
+""",
 )

@@ -103,6 +103,8 @@ class Fields:
             yield said if objects_of(said) else UNKNOWN
         for each in family:
             for unit in self.flow.part(("makers", each.name), ("units", each)):
+                if is_of_tests(unit, each.path):
+                    continue
                 made = self.flow.part(("unit", unit), ("made", each))
                 if made is None:
                     yield NOT_YET
