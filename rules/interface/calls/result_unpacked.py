@@ -3,10 +3,11 @@
 What it does
     Follows what is unpacked (`a, b = f(…)`, `for a, b in f(…)`) to the tuples that it may be: through functions of the
     project, remote calls and `ray.get`, `await`, fields and what callers pass. Reported where all of them have another
-    length; as a warning where one `return` has, which nothing that is passed decides. What comes from callers alone
-    is a warning, and what is asked of an object that is not known, where each method of the project that bears the
-    name gives another length, and no known library has one of that name. Silent about lists that may have grown, about
-    what may be something else, and behind a test of the very value (`if len(result) == 3`).
+    length; as a warning where one `return` has, which nothing that is passed decides, or a flag for which the call
+    passes what is now true and now false (`hidden=self.coefficient > 0`). What comes from callers alone is a warning,
+    and what is asked of an object that is not known, where each method of the project that bears the name gives another
+    length, and no known library has one of that name. Silent about lists that may have grown, about what may be
+    something else, and behind a test of the very value (`if len(result) == 3`).
 
 Why is this bad
     It raises ValueError: somebody added a result, or took one away, and did not come to this caller.
@@ -19,10 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.analysis.interfaces.handed_on import HandedOn
 from validator.finding import Finding, Related, Severity
 from validator.flow.callgraph.refusable_calls import Suspects
 from validator.flow.foreign import is_unknown
 from validator.flow.objects import is_passed
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.values import NONE_OBJ
 from validator.project import Project
@@ -46,6 +49,9 @@ def check_project(project: Project) -> Iterator[Finding]:
             lengths = _lengths(source)
             if not lengths and wanted not in (named := _lengths_by_name(queries, source)) and named and star < 0:
                 yield _report(queries, source, named, wanted, "warning")
+            if star < 0 and (odd := _given_by_flag(queries, source, wanted)):
+                yield _report(queries, source, odd, wanted, "warning")
+                continue
             wrong = [n for n in lengths if (n != wanted if star < 0 else n < wanted - 1)]
             if not wrong or _is_partly_known(queries, source) or _is_extended(queries, source):
                 continue
@@ -141,6 +147,53 @@ def _given_to_any(queries: Queries, source: Place, wrong: list[int]) -> list[int
     return sorted(found)
 
 
+def _given_by_flag(queries: Queries, source: Place, wanted: int) -> list[int]:
+    """The other lengths that a function gives where a flag says so for which this call passes what may be true and may
+    be false, and which it does not ask for itself where it takes the result apart."""
+    root = source.root
+    if root.value.op != "call":
+        return []
+    asked = {name for test in source.tests for name in _attributes(test)}
+    flags = {
+        keyword: value
+        for keyword, number in zip(root.value.data.names, root.value.args[1:], strict=True)
+        if keyword not in (None, "*", "**") and _is_open(value := root.value_at(number), asked)
+    }
+    unit = _behind(queries, root) if flags else None
+    found = set()
+    for block in unit.code.blocks if unit is not None else ():
+        place = Place(source.flow, unit, block.end[1]) if unit is not None and block.end[0] == "return" else None
+        if place is not None and place.value.op == "tuple" and len(place.value.args) != wanted:
+            tests = [test.operand(0) if test.value.op == "unary" else test for test in place.tests_inside]
+            names = [test.root.value.data[1] if test.root.value.op == "param" else None for test in tests]
+            if names and all(name in flags for name in names):
+                found.add(len(place.value.args))
+    return sorted(found)
+
+
+def _is_open(value: Place, asked: set[str]) -> bool:
+    """Whether an argument is no constant, nothing that callers pass, and not asked for around the call."""
+    known = value.root.value.op == "const" or value.closed.constant() is not None
+    return not known and not is_passed(value) and asked.isdisjoint(_attributes(value)) and bool(_attributes(value))
+
+
+def _behind(queries: Queries, call: Place) -> Unit | None:
+    """The one function that a call runs, or the one to which that hands its keywords on, and whose result it gives."""
+    handed = queries.project.analysis(HandedOn)
+    seen: set[Unit] = set()
+    while call.value.op == "call":
+        targets = queries.targets(call)
+        if len(targets) != 1 or targets[0] in seen:
+            return None
+        unit = targets[0]
+        seen.add(unit)
+        passed = list(handed.calls(unit.method)) if unit.method is not None else []
+        if len(passed) != 1 or [unit.root(number) for number in unit.code.returned] != [passed[0].number]:
+            return unit
+        call = passed[0]
+    return None
+
+
 def _attributes(test: Place) -> set[str]:
     return {part.value.data for part in test.parts if part.value.op == "attr"}
 
@@ -218,6 +271,31 @@ class Checkpoints:
         step, path, state = self.load()  # error: MP130
         return step, path, strategy
 """,
+    # as a flag says, behind a function that hands it on
+    """\
+class Value:
+    def forward(self, batch, with_hidden=False):
+        if with_hidden:
+            return batch.values, batch.last, batch.hidden
+        return batch.values, batch.last
+
+
+class Critic:
+    def __init__(self, strategy):
+        self.model = Value()
+        self.strategy = strategy
+
+    def run(self, batch, **options):
+        return self.model.forward(batch, **options)
+
+    def values(self, batch):
+        values, _ = self.run(batch)
+        return values
+
+    def update(self, batch):
+        values, last = self.run(batch, with_hidden=self.strategy.coefficient > 0)  # error: MP130
+        return values - last
+""",
     # a choice of two functions that give as many
     """\
 async def first(strategy):
@@ -250,6 +328,27 @@ def update(strategy, manager):
 )
 
 CORRECT = (
+    # a flag that decides how the result is taken apart, and one that callers choose
+    """\
+class Value:
+    def forward(self, batch, with_hidden=False):
+        if with_hidden:
+            return batch.values, batch.last, batch.hidden
+        return batch.values, batch.last
+
+
+class Critic:
+    def __init__(self, strategy):
+        self.model = Value()
+        self.strategy = strategy
+
+    def update(self, batch, hidden=False):
+        if self.strategy.coefficient > 0:
+            values, last, _ = self.model.forward(batch, with_hidden=self.strategy.coefficient > 0)
+        else:
+            values, last = self.model.forward(batch, with_hidden=hidden)
+        return values - last
+""",
     # the class's own method, which its base has, is none of another class
     """
 from somewhere import Base
