@@ -80,7 +80,7 @@ INCORRECT = (
     # a context that gathers parameters, which one rank alone enters now
     """# before: rl/weights.py
 import deepspeed
-import torch.distributed as dist
+import torch
 
 
 def publish(params, send):
@@ -93,12 +93,12 @@ def gathered_parameters(param):
     return deepspeed.zero.GatheredParameters([param])
 # file: rl/weights.py
 import deepspeed
-import torch.distributed as dist
+import torch
 
 
 def publish(params, send):
     for param in params:
-        if dist.get_rank() != 0:
+        if torch.distributed.get_rank() != 0:
             continue  # error: MP905
         with gathered_parameters(param):
             send(param)

@@ -89,9 +89,11 @@ def is_about_rank(value: ast.expr) -> bool:
 
 
 def is_alone(test: ast.expr) -> bool:
-    """Whether a condition asks whether there are other processes at all, which is the same on all of them."""
-    names = (last_name(node) for node in ast.walk(test) if isinstance(node, ast.Name | ast.Attribute))
-    return any(not _SEVERAL.isdisjoint(name.strip("_").lower().split("_")) for name in names)
+    """Whether a condition asks whether there are other processes at all, which is the same on all of them; the module
+    in `torch.distributed.get_rank()` asks nothing."""
+    owners = {id(node.value) for node in ast.walk(test) if isinstance(node, ast.Attribute)}
+    nodes = (n for n in ast.walk(test) if isinstance(n, ast.Name | ast.Attribute) and id(n) not in owners)
+    return any(not _SEVERAL.isdisjoint(last_name(node).strip("_").lower().split("_")) for node in nodes)
 
 
 def depth(statement: Statement) -> int:
