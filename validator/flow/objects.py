@@ -293,6 +293,12 @@ class Objects:
         """The names of the calls that have a library call a function which they are given."""
         return self.flow.models.running | self.flow.models.hooks.keys()
 
+    def reaches_only(self, caller: Method, call: Call, function: Method) -> bool:
+        """Whether a call runs a function, and nothing else."""
+        place = self.call_at(caller.module, call.at)
+        reached = self.reached_by(place.operand(0), place) if place is not None else None
+        return reached is not None and reached.complete and {each.place for each in reached.callees} == {function}
+
     def callers(self, function: Method) -> tuple[tuple[Method, Call], ...]:
         """The calls that may run a function, with the functions in which they stand; those of tests are left out."""
         known = self._callers.get(function)

@@ -3,10 +3,10 @@
 What it does
     Goes back from `init_process_group()`, and from calls of functions that make the group, on every way through the
     function. Reports calls of `torch.distributed` that need the default group and come before it, whether straight or
-    in a function that always makes them. Silent where a branch of its own stands around one of them (it may ask
-    whether there is a group), and where the group is only made if there is none, or by whoever comes first. A warning where such a call
-    is a function that gives a constant without a group (`dist.get_rank() if dist.is_initialized() else 0`), or a
-    constructor that keeps what one gives, and the result is used after the group is made.
+    in a function that always makes them. Silent where a branch of its own stands around one of them (it may ask whether
+    there is a group), and where the group is only made if there is none, or by whoever comes first. A warning where
+    such a call is a function that gives a constant without a group (`dist.get_rank() if dist.is_initialized() else 0`),
+    or a constructor that keeps what one gives, and the result is used after the group is made.
 
 Why is this bad
     The call raises `Default process group has not been initialized`. The group cannot have been made before: a second

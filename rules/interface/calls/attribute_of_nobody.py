@@ -6,8 +6,8 @@ What it does
     put together (`f"freqs_{i}"`). Reported is a name that is nowhere but asked for,
     of `self` in classes whose bases are all of the project or of known libraries (no private name, if of libraries);
     of objects that are, as far as is known, of such a class;
-    of objects of which nothing is known, but that are asked for two other such names too, which one class has (for one,
-    if that class has a similar name);
+    of objects of which nothing is known, but that are asked for another such name too, which one class has that has a
+    similar one;
     of `self` in other classes, if they have a member of a similar name for which no code asks.
     Silent behind tests of what the object is, under `except AttributeError`, in tests, in mixins of unknown
     classes, and where a base, a decorator of a library, `__getattr__` or another `__class__` may give it. Where all
@@ -45,7 +45,6 @@ from validator.rule import Rule
 RULE = Rule("MP135", "attribute-of-nobody", "warning", stable_since="0.3.0", solves=True)
 
 _SHARE = 4  # a class that lacks more than one for so many members is made for objects of somebody else
-_TOGETHER = 2  # names that a class of the project has by which an object is known to be of it
 _ASKING = frozenset({"hasattr", "isinstance", "issubclass", "type", "__class__"})
 
 
@@ -126,13 +125,16 @@ def _of_known(place: Place, classes: list[ClassDef], *, sure: bool) -> Use | Non
 
 def _of_unknown(project: Project, place: Place) -> Use | None:
     """An object that is known by what else it is asked for."""
+    made = place.operand(0).root
+    if made.value.op == "call" and any(o[0] == "ext" for o in made.operand(0).val.each):
+        return None  # a library gives it
     known = project.analysis(Company).of(place)
     if known is None or not project.analysis(Members).is_known_below(known.cls):
         return None
     if not _foreign_classes_of(place.operand(0)).issubset(known.cls.external_bases):
         return None
-    if len(known.names) < _TOGETHER and not _alike(place, known.cls):
-        return None
+    if not _alike(place, known.cls):
+        return None  # what else it is asked for, objects of libraries have as well
     names = " and ".join(f"`{each}`" for each in sorted(known.names)[:2])
     return Use(place, known.cls, f", as the use of {names} tells")
 
@@ -292,7 +294,7 @@ INCORRECT = (
     # a decorator and computed names, of the project
     _REGISTERED.format(name="prepare_for_learning", mark="  # error: MP135"),
     # known by what else it is asked for
-    _STRATEGY.replace("CODE", "self.strategy.unwrap_the_model(model)  # error: MP135"),
+    _STRATEGY.replace("CODE", "self.strategy.unwrapped_models(model)  # error: MP135"),
     # one of two things, which has something of a similar name
     """\
 class Ensemble:
@@ -344,8 +346,8 @@ CORRECT = (
     _REGISTERED.format(name="prepare_for_learning", mark="").replace("warmup_steps", "prepare_learning"),
     _REGISTERED.format(name="prepare_for_learning", mark="") + "\nSTEPS = [f'prepare_{kind}' for kind in LEARNERS]\n",
     # the object is asked for what other classes have, too; or asked what it is
-    _STRATEGY.replace("CODE", "self.strategy.unwrap_the_model(self.strategy.some_other_model)"),
-    _STRATEGY.replace("CODE", "return isinstance(self.strategy, list) or self.strategy.unwrap_the_model(model)"),
+    _STRATEGY.replace("CODE", "self.strategy.unwrapped_models(self.strategy.some_other_model)"),
+    _STRATEGY.replace("CODE", "return isinstance(self.strategy, list) or self.strategy.unwrapped_models(model)"),
     # what Python gives; a mixin of unknown classes
     """\
 from dataclasses import dataclass
@@ -365,7 +367,11 @@ class Preparing:
 class Learner(Preparing, Base):
     pass
 """,
-    # nothing similar
+    # nothing similar; what a library gives
+    _STRATEGY.replace("CODE", "self.strategy.merge_the_adapter(model)"),
+    _STRATEGY.replace("CODE", "return connect(model).unwrapped_models(connect(model).zero_stage)").replace(
+        "class Learner", "from somewhere import connect\n\n\nclass Learner"
+    ),
     """\
 class Ensemble:
     def __init__(self, strategy):

@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from validator.analysis.interfaces.swallowed import keys_read
 from validator.errors import nearest
-from validator.facts.model import Argument, Call, Guard
+from validator.facts.model import Argument, Guard
 from validator.finding import Finding, Related
 from validator.flow.constructors import PYDANTIC, Constructors
 from validator.flow.objects import Objects
@@ -77,7 +77,9 @@ def _of_functions(project: Project) -> Iterator[Finding]:
         taken |= {key for each in by_name[function.name] if each is not function for key in keys_read(flow, each)}
         for caller, call in objects.callers(function):
             lost = [each for each in call.args if each.keyword not in (*_UNPACKED, *taken)]
-            if lost and not is_test(caller.path) and _reaches(objects, caller, call, function):
+            if not lost or is_test(caller.path) or _is_tried(call.guards):
+                continue
+            if objects.reaches_only(caller, call, function):
                 yield from (_swallowed(function, caller, each, keys) for each in lost)
 
 
@@ -87,18 +89,6 @@ def _is_overridden(function: Method) -> bool:
         function.cls is not None
         and function.name != "__init__"
         and any(function.name in each.methods for each in function.cls.relatives if each is not function.cls)
-    )
-
-
-def _reaches(objects: Objects, caller: Method, call: Call, function: Method) -> bool:
-    """Whether a call runs a function, and nothing else."""
-    place = objects.call_at(caller.module, call.at)
-    reached = objects.reached_by(place.operand(0), place) if place is not None else None
-    return (
-        reached is not None
-        and reached.complete
-        and {each.place for each in reached.callees} == {function}
-        and not _is_tried(call.guards)
     )
 
 

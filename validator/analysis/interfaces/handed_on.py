@@ -60,7 +60,7 @@ class HandedOn:
         queue = [function]
         for each in queue:
             for caller, call in self.objects.callers(each):
-                if not _is_of_one_object(caller, call, function):
+                if not _is_of_one_object(caller, call, function) or not self.objects.reaches_only(caller, call, each):
                     continue
                 extra = (a for a in call.args if a.keyword not in (None, "*", "**") and a.keyword not in named[each])
                 if found := tuple(extra):

@@ -166,9 +166,11 @@ class Members:
         return self._listed[cls]
 
     def _mixed_in_elsewhere(self, cls: ClassDef) -> bool:
-        """A class that sets nothing up and that nobody makes by name: some framework builds objects around it."""
-        sets_up = cls.find("__init__") is not None or cls.fields_are_parameters
-        return len(cls.mro) == 1 and not sets_up and not cls.subclasses and cls not in self.made
+        """A class that sets nothing up and that nobody makes by name: some framework builds objects around it. One
+        that only sets fields up may be a part of another class too, where no code speaks of it."""
+        if cls.subclasses or cls in self.made or cls.find("__init__") is not None:
+            return False
+        return not cls.fields_are_parameters or not self.flow.fields.is_spoken_of(cls)
 
     @cached_property
     def made(self) -> frozenset[ClassDef]:

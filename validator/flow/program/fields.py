@@ -98,7 +98,7 @@ class Fields:
     def _constructed(self, cls: ClassDef, name: str, exact: bool) -> Iterator[Val]:
         """What is passed for a field where objects of a data class are made."""
         family = (cls,) if exact else (cls, *cls.descendants())
-        if name in self.flow.fields_of(cls) and not any(map(self._is_spoken_of, family)):
+        if name in self.flow.fields_of(cls) and not any(map(self.is_spoken_of, family)):
             said = self.declared(cls, name)
             yield said if objects_of(said) else UNKNOWN
         for each in family:
@@ -111,7 +111,7 @@ class Fields:
                 for rows in made or ():
                     yield from (self.flow.close(value, unit) for field, value in rows if field == name)
 
-    def _is_spoken_of(self, cls: ClassDef) -> bool:
+    def is_spoken_of(self, cls: ClassDef) -> bool:
         """Whether anything names a class outside of its definition: only then may objects of it be made."""
         units = self.flow.mentions.naming(cls.name)
         return any(unit.is_used(number) for unit in units for number in unit.named.get(cls.name, ()))

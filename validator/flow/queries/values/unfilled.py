@@ -114,38 +114,55 @@ def _is_hollow(call: Place) -> bool:
         return True
     if call.method.endswith("_like"):
         return False
-    queue = [call._replace(number=number) for number in call.value.args[1:]]
-    for place in queue:
-        root = place.root
-        if root.value.op == "const" and root.value.data == 0 and not isinstance(root.value.data, bool):
+    for size in _sizes(call):
+        if size.value.op == "const" and size.value.data == 0 and not isinstance(size.value.data, bool):
             return True
-        if root.closed.is_const(0):
+        if size.closed.is_const(0):
             return True
-        if root.value.op in ("tuple", "list", "binary"):
-            queue += [place._replace(number=number) for number in root.value.args if number >= 0]
     return False
 
 
 def _is_for_nothing(place: Place) -> bool:
     """Whether a tensor is made, or read, where another one has no elements: what is made of its size has none."""
-    for branch, way in place.unit.control.settled(place.value.block):
-        end = place.unit.code.blocks[branch].end
-        asked, holds = place.value_at(end[1]).root, end[2] == way
-        while asked.value.op == "unary" and asked.value.data == "Not":
-            asked, holds = asked.operand(0).root, not holds
-        if asked.value.op == "compare":
-            counted, number = asked.operand(0).root, asked.operand(1).val
-            none = {("Eq", True): 0, ("NotEq", False): 0, ("LtE", True): 0, ("Gt", False): 0, ("Lt", True): 1}
-            known = none.get((asked.value.data, holds))
-            if known is None or not number.is_const(known):
-                continue
-        elif holds:
-            continue
-        else:
-            counted = asked
-        if counted.value.op == "call" and counted.method in _COUNTING:
-            return True
-    return False
+    return _says_nothing_there(place, place.value.block, set())
+
+
+def _says_nothing_there(place: Place, block: int, sizes: set[int]) -> bool:
+    """Whether the tests that hold in a block of a unit say that there are no elements; of `a or b` both must."""
+    blocks = place.unit.code.blocks
+
+    def says(branch: int, way: int) -> bool:
+        end = blocks[branch].end
+        return end[0] == "branch" and _says_nothing(place.value_at(end[1]).root, end[2] == way, sizes)
+
+    ways = [says(previous, block) for previous, _ in blocks[block].preds]
+    return any(says(*row) for row in place.unit.control.settled(block)) or bool(ways) and all(ways)
+
+
+def _says_nothing(asked: Place, holds: bool, sizes: set[int]) -> bool:
+    """Whether a test that holds, or does not, says that there are no elements: of what is counted, or by a size."""
+    while asked.value.op == "unary" and asked.value.data == "Not":
+        asked, holds = asked.operand(0).root, not holds
+    counted = asked
+    if asked.value.op == "compare":
+        counted, number = asked.operand(0).root, asked.operand(1).val
+        none = {("Eq", True): 0, ("NotEq", False): 0, ("LtE", True): 0, ("Gt", False): 0, ("Lt", True): 1}
+        known = none.get((asked.value.data, holds))
+        if known is None or not number.is_const(known):
+            return False
+    elif holds:
+        return False
+    return counted.number in sizes or counted.value.op == "call" and counted.method in _COUNTING
+
+
+def _sizes(made: Place) -> Iterator[Place]:
+    """The sizes that a tensor is made with."""
+    queue = [made.value_at(number) for number in made.value.args[1:]]
+    for place in queue:
+        root = place.root
+        yield root
+        if root.value.op in ("tuple", "list", "binary"):
+            queue += [root.value_at(number) for number in root.value.args if number >= 0]
 
 
 def _is_slot(place: Place) -> bool:
@@ -268,9 +285,15 @@ class _Ways:
             kind = self.held.get(end[1]) if end[0] == "return" else None
             if kind is not None and kind != _MAYBE and not self._is_written(-1, block):
                 met = self._met[end[1]]
-                if self._goes_on(met, block):
+                if self._goes_on(met, block) and not self._is_nothing(block):
                     return _Given(kind, not met and len(code.returned) == 1)
         return None
+
+    def _is_nothing(self, block: int) -> bool:
+        """Whether what was made has no elements where a block is reached."""
+        made = Place(self.flow, self.unit, self.made)
+        sizes = {part.number for part in _sizes(made)} if made.value.op == "call" else set()
+        return _says_nothing_there(made, block, sizes)
 
     @cached_property
     def _order(self) -> list[int]:
