@@ -745,4 +745,26 @@ class Fake:
 def test_pads():
     assert Processor(None, Fake()).tokenizer.pad == 0
 """,
+    # a part of a class that the program puts together by names
+    """\
+# file: plugin/__init__.py
+from .args import PluginArgs
+
+__all__ = ["PluginArgs"]
+
+
+def args_of():
+    return "plugin.PluginArgs"
+
+
+# file: plugin/args.py
+from pydantic import BaseModel
+
+
+class PluginArgs(BaseModel):
+    fused: bool = False
+
+    def check(self, strategy):
+        return self.fused and self.strategy_size > strategy.size
+""",
 )

@@ -114,7 +114,11 @@ class Fields:
     def is_spoken_of(self, cls: ClassDef) -> bool:
         """Whether anything names a class outside of its definition: only then may objects of it be made."""
         units = self.flow.mentions.naming(cls.name)
-        return any(unit.is_used(number) for unit in units for number in unit.named.get(cls.name, ()))
+        return any(
+            unit.is_used(number) and not _is_exported(unit, number)
+            for unit in units
+            for number in unit.named.get(cls.name, ())
+        )
 
     def makers(self, name: str) -> Makers:
         """The units that make objects of the data classes of a name."""
@@ -180,6 +184,18 @@ class Fields:
         """The names under which parsers of the project put what they read."""
         texts = (a.value for _, call in self.flow.project.calls("add_argument") for a in call.args if a.kind == "const")
         return frozenset(text.strip("'\"").lstrip("-").replace("-", "_") for text in texts)
+
+
+def _is_exported(unit: Unit, number: int) -> bool:
+    """Whether a mention only says what a module shows: an import, or a text in `__all__`."""
+    values = unit.code.values
+    users = unit.users.get(number, ())
+    if values[number].op == "import":
+        return all(values[user].op.startswith("store_") for user in users)
+    stores = (
+        [values[each] for user in users for each in unit.users.get(user, ())] if values[number].op == "const" else []
+    )
+    return bool(stores) and all(store.op == "store_global" and store.data == "__all__" for store in stores)
 
 
 def _there_if_any(stores: list[Val], held: Val, first: bool = False) -> Val:
