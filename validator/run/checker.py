@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property, partial
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from validator.drift.revision import Older
 from validator.errors import UsageError, told
@@ -233,7 +233,19 @@ def _guarded(
     odd = next((each for each in found if not is_finding(each)), None)
     if odd is not None:
         errors.append(f"internal error: rule {name} failed on {where}: it gave {odd!r:.80}, which is no finding")
-    return [each for each in found if is_finding(each)]
+    return _once(each for each in found if is_finding(each))
+
+
+def _once(findings: Iterable[Finding]) -> list[Finding]:
+    """What a rule says of one place in the same words is one finding, with all that is related to it."""
+    found: dict[tuple[Any, ...], Finding] = {}
+    for each in findings:
+        known = found.get(each.sort_key())
+        found[each.sort_key()] = each if known is None else known._replace(
+            related=tuple(dict.fromkeys((*known.related, *each.related))),
+            severity=min(known.severity, each.severity, key=SEVERITIES.index),
+        )  # fmt: skip
+    return list(found.values())
 
 
 # -- many files --------------------------------------------------------------------------------------------

@@ -79,4 +79,10 @@ CORRECT = [
     pair(_FULL, _BARE, "print(strategy.get_grad_norm(model) if hasattr(strategy, 'get_grad_norm') else 0.0)"),
     pair(_FULL, _BARE, 'print(strategy.get_grad_norm(model) if args.backend == "deepspeed" else 0.0)'),
     pair(_FULL, _BARE, "strategy.backward(model.loss)"),
+    # what a function inside of its own method asks for
+    pair(
+        _FULL + "\ndef clip(self, model):\n    def norm(): return self.get_grad_norm(model)\n    return norm",
+        _BARE + "\ndef clip(self, model): return None",
+        "strategy.clip(model)",
+    ),
 ]

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
+from validator.analysis.interfaces.members import method_of
 from validator.facts.model import At, Call, Guard
 from validator.finding import Related
 from validator.flow.objects import Objects
@@ -68,7 +69,8 @@ class Uses:
         found: dict[Family, dict[str, list[Use]]] = {family: {} for family in self.project.families.all}
         objects, wanted = self.project.analysis(Objects), frozenset().union(*(cls.attributes for cls in home))
         for function, call in self.project.calls(*wanted):
-            if not call.receiver or (function.cls in home and _on_self(function, call)):
+            around = method_of(function)  # a function inside of a method has its object, too
+            if not call.receiver or (around.cls in home and _on_self(around, call)):
                 continue
             classes = objects.receivers(function, call)
             for family in {home[cls]: None for cls in classes if cls in home}:
@@ -86,7 +88,7 @@ class Uses:
         objects, wanted = self.project.analysis(Objects), frozenset().union(*(cls.attributes for cls in home))
         found: dict[Family, dict[str, list[Read]]] = {family: {} for family in self.project.families.all}
         for function in self.project.functions() if home else ():
-            if function.cls in home:
+            if method_of(function).cls in home:
                 continue
             rows = [(ref.path, ref.at, ref.guards) for ref in function.facts.refs if ref.context == "load"]
             rows += [(call.receiver, call.at, call.guards) for call in function.facts.calls]
