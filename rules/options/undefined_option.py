@@ -1,15 +1,15 @@
 """An option that is read and that the parser of the entry point does not define.
 
 What it does
-    Follows the namespace that `parse_args()` returns through assignments, attributes, arguments and results to
-    every `args.x` in the project, one parser for each entry point. Reports `x` where no parser whose namespace may
-    come there defines it, and where the calls that start at an entry point lead to the read although that entry
-    point's own parser lacks it (not where a condition on anything but options decides). Known: groups, subparsers,
-    `parents=`, helpers that add options, loops over literal names, `dest=`, `set_defaults`, `args.x = …` and
-    `setattr` anywhere, dotted options that become nested namespaces. Silent: parsers that code outside the project
-    adds to, namespaces that take in the keys of a configuration file, code that only a value of an option leads to
-    which the parser does not know (neither a choice nor the default), places behind `hasattr`, `"x" in args` or
-    `except AttributeError`, reads by `getattr` with a default.
+    Follows the namespace that `parse_args()` returns through assignments, attributes, arguments and results to every
+    `args.x` in the project, one parser for each entry point. Reports `x` where no parser whose namespace may come there
+    defines it, and where the calls that start at an entry point lead to the read although that entry point's own parser
+    lacks it (not where a condition on anything but options decides). Known: groups, subparsers, `parents=`, helpers
+    that add options, loops over literal names, `dest=`, `set_defaults`, `args.x = …` and `setattr` anywhere, dotted
+    options that become nested namespaces. Silent: parsers that code outside the project adds to, namespaces that take
+    in the keys of a configuration file or that a library that is not at hand gets, code that only a value of an option
+    leads to which the parser does not know (neither a choice nor the default), places behind `hasattr`, `"x" in args`
+    or `except AttributeError`, reads by `getattr` with a default.
 
 Why is this bad
     AttributeError, when the line runs. A strategy shared by all entry points that reads an option of one of
@@ -77,6 +77,8 @@ def _judged(read: Read, namespaces: Namespaces) -> Verdict:
         return _silent(f"the parser of `{opened[0].name}` may have more options: {opened[0].reason}")
     if any(h.parser in namespaces.filled for h in read.held):
         return _silent("the namespace takes in the keys of a configuration file")
+    if any(h.parser in namespaces.filled_outside for h in read.held):
+        return _silent("a library that is not at hand gets the namespace, and may set anything")
     return _certain(read, lacking, namespaces)
 
 
@@ -525,5 +527,17 @@ if __name__ == "__main__":
     parser.add_arguments(Settings, dest="settings")
     args = parser.parse_args()
     print(args.model, args.settings.lr)
+""",
+    # a library that is not at hand gets the namespace for what it does with it
+    """import argparse
+
+import toolbox.misc as misc
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float)
+    args = parser.parse_args()
+    misc.init_distributed_mode(args)
+    print(args.lr, args.gpu)
 """,
 )

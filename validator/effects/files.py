@@ -7,12 +7,10 @@ removes what all ask for, with no collective between, the quick rank changes the
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from validator.definitions import External
 from validator.domains.spmd import NONE, Causes, data
 from validator.effects.condition_keys import Key
 from validator.flow.program.flow import Flow
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
 
 _RANKS = ("rank", "member")
 _TELLING = frozenset({"print", "debug", "info", "warning", "error", "exception", "log"})  # people of a file
-_STANDARD = frozenset({"builtins", *sys.stdlib_module_names})
 _DEEP = 3  # calls from a test for a file down to what writes it
 
 
@@ -161,17 +158,10 @@ def reaches(traces: Traces, unit: Unit, first: int, last: int) -> bool:
 
 
 def _may_meet(traces: Traces, unit: Unit, number: int) -> bool:
-    """Whether a call may make ranks wait without being known: a function of a library that is not at hand and that no
-    table tells of, which gets nothing and whose result nobody takes (`comm.synchronize()`)."""
-    callee, *given = unit.code.values[number].args
-    if given or unit.users.get(number):
-        return False
-    named = unit.code.values[unit.root(callee)]
-    while named.op == "attr":
-        named = unit.code.values[unit.root(named.args[0])]
-    symbol = traces.flow.symbol(unit, named) if named.op in ("name", "import") else None
-    package = symbol.path.partition(".")[0] if isinstance(symbol, External) else ""
-    return bool(package) and package not in _STANDARD and not traces.flow.models.tells_of(package)
+    """Whether a call may make ranks wait without being known: a function of a library that is not at hand, which gets
+    nothing and whose result nobody takes (`comm.synchronize()`)."""
+    empty = len(unit.code.values[number].args) == 1 and not unit.users.get(number)
+    return empty and Place(traces.flow, unit, number).calls_unknown_library
 
 
 class Piece(NamedTuple):

@@ -157,12 +157,16 @@ def _swapped(names: list[str], params: list[str]) -> Swapped | None:
 
 def _is_crosswise(names: tuple[str, str], params: tuple[str, str]) -> bool:
     (one, other), (first, second) = map(words, names), map(words, params)
-    return bool(one & second and other & first) and not (one & first or other & second)
+    if one & second and other & first and not (one & first or other & second):
+        return True
+    # `gen_loss, weighted_gen_loss` for `weighted_adversarial_gen_loss, adversarial_gen_loss`
+    crossed, straight = one <= second and other <= first, one <= first and other <= second
+    return crossed and not straight and one != other and min(len(one), len(other)) > 1
 
 
 def _are_alone(names: tuple[str, str], params: tuple[str, str], given: list[str], all_params: list[str]) -> bool:
-    """Whether the words that two names share with two parameters are those of no others."""
-    shared = (words(names[0]) | words(names[1])) & (words(params[0]) | words(params[1]))
+    """Whether the words that tell two names apart, and that two parameters have, are those of no others."""
+    shared = (words(names[0]) ^ words(names[1])) & (words(params[0]) | words(params[1]))
     others = [name for name in given if name not in names] + [name for name in all_params if name not in params]
     return not any(shared & words(name) for name in others)
 
@@ -198,11 +202,15 @@ def go_back(one: str, other: str) -> bool:
 
 
 def _is_both_ways(objects: Objects, function: Method, call: Call, found: Swapped, target: Callee) -> bool:
-    """Whether a function passes the two in the other order as well to what it calls."""
+    """Whether a function passes the two in the other order as well to what it calls. Who means to exchange them does so
+    for the counterpart of another call (`down(dim, dim_out)`, `up(dim_out, dim)`)."""
     one, other = found.names
+    exact = found.params == (other, one)
     for each in function.facts.calls:
         names = _names(each) if each is not call else []
         if one in names and other in names and names.index(other) < names.index(one):
+            if exact:
+                return True
             place = objects.call_at(function.module, each.at) if each.method != call.method else None
             reached = objects.reached_by(place.operand(0), place).callees if place is not None else (target,)
             if any(callee.place == target.place for callee in reached):
@@ -263,6 +271,15 @@ def train(config, rows, tokenizer, max_length):
     mp.spawn(work, args=(config, 29500), nprocs=8)  # error: MP145
     return collate(rows, tokenizer, max_length)  # error: MP145
 """,
+    # one word more in one of two, as in the other's parameter
+    """
+def report(recon_loss, weighted_adversarial_gen_loss, adversarial_gen_loss):
+    return recon_loss + weighted_adversarial_gen_loss, adversarial_gen_loss
+
+def train(recon_loss, gen_loss, weight):
+    weighted_gen_loss = gen_loss * weight
+    return report(recon_loss, gen_loss, weighted_gen_loss)  # error: MP145
+""",
     # by words, to an actor and to a module
     """
 import ray
@@ -297,6 +314,32 @@ class Trainer:
 ]
 
 CORRECT = [
+    # there and back
+    """
+import torch.nn as nn
+
+class Down(nn.Module):
+    def __init__(self, dim, dim_out):
+        super().__init__()
+        self.net = nn.Linear(dim, dim_out)
+
+class Up(nn.Module):
+    def __init__(self, dim, dim_out):
+        super().__init__()
+        self.net = nn.Linear(dim, dim_out)
+
+def layers(dim, dim_out):
+    return Down(dim, dim_out), Up(dim_out, dim)
+""",
+    # one word more, at its place; the same words in both
+    """
+def report(recon_loss, adversarial_gen_loss, weighted_adversarial_gen_loss, loss_weight, gen_weight):
+    return recon_loss + weighted_adversarial_gen_loss, adversarial_gen_loss * loss_weight * gen_weight
+
+def train(recon_loss, gen_loss, weight):
+    weighted_gen_loss = gen_loss * weight
+    return report(recon_loss, gen_loss, weighted_gen_loss, weight, weight)
+""",
     # what is asked for is what the other parameter is for another call
     """
 import torch.multiprocessing as mp

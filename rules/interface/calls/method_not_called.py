@@ -27,6 +27,7 @@ from validator.flow.narrowing import OBJECTS
 from validator.flow.objects import Objects, is_passed
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.origins import stores
 from validator.flow.values import NONE_OBJ
 from validator.models import Models
 from validator.models.members import of_libraries
@@ -56,8 +57,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             if not (name in functions or _may_be_of_library(place, name)):
                 continue
             how = _misused(place)
-            if how == "tested" and place.number in unit.variables:
-                continue  # kept under another name: another function, or none, may stand there one day
+            if how == "tested" and (place.number in unit.variables or _is_given(place)):
+                continue  # kept under another name, or passed: another function, or none, may stand there one day
             if how and how != _USED["join"] and _is_function(place, name):  # people print functions, too
                 yield _function(place, how)
         for place in queries.values(unit, "attr"):
@@ -82,6 +83,11 @@ def _misused(place: Place) -> str:
             return "compared"
     tested = (block.end[1] for block in place.unit.code.blocks if block.end[0] == "branch")
     return "tested" if place.number in tested and not place.is_tried else ""
+
+
+def _is_given(place: Place) -> bool:
+    """Whether an attribute holds what the constructor of its object was passed."""
+    return place.value.op == "attr" and any(each.operand(1).root.value.op == "param" for each in stores(place))
 
 
 def _may_be_of_library(place: Place, name: str) -> bool:
@@ -471,5 +477,25 @@ import torch
 class Strategy:
     def move(self, model, device):
         return model.to(device) if isinstance(device, str | torch.device) else model
+""",
+    # a function that may be left out
+    """\
+def postprocess(output):
+    return output * 2
+
+
+class Head:
+    def __init__(self, strategy, postprocess=None):
+        self.strategy = strategy
+        self.postprocess = postprocess
+
+    def forward(self, x):
+        if self.postprocess:
+            x = self.postprocess(x)
+        return x
+
+
+def build(strategy):
+    return Head(strategy, postprocess)
 """,
 )

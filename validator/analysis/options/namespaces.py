@@ -272,6 +272,19 @@ class Namespaces:
                 found.update(held.parser for held in (self.held(owner) if owner is not None else ()))
         return frozenset(found)
 
+    @cached_property
+    def filled_outside(self) -> frozenset[Parser]:
+        """The parsers whose namespaces a function of a library that is not at hand gets for what it does with them, for
+        nobody takes its result: it may set anything (`misc.init_distributed_mode(args)`)."""
+        calls = (place for unit in self._units for place in self.queries.calls_in(unit))
+        given = (
+            place.value_at(number)
+            for place in calls
+            if all(user.value.op == "mut" for user in place.users) and place.calls_unknown_library
+            for number in place.value.args[1:]
+        )
+        return frozenset(held.parser for each in given for held in self.held(each))
+
     @staticmethod
     def _shown(place: Place) -> Place | None:
         """The object on whose dictionary a method is called: `vars(args).update(…)`, `args.__dict__.update(…)`."""

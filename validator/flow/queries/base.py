@@ -6,13 +6,14 @@ A `Place` is a value of a unit: `place.val` is what it may be (`Val`: objects, a
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from validator.definitions import ClassDef, Method
+from validator.definitions import ClassDef, External, Method
 from validator.domains.axes import UNKNOWN as UNKNOWN_AXIS
 from validator.domains.axes import WHOLE, Axes, axes_of, meets
 from validator.domains.spmd import NONE, UNIFORM, Causes, only, rank, varying
@@ -28,6 +29,7 @@ from validator.flow.values import BOTTOM, TOP, UNKNOWN, Val, join
 from validator.ir.model import Code, Value
 from validator.project import Project
 
+_STANDARD = frozenset({"builtins", *sys.stdlib_module_names})
 _ASKING = frozenset({"hasattr", "isinstance", "issubclass", "type", "__class__"})
 _CALLED = frozenset({"attr", "name", "param", "free", "import"})
 
@@ -248,6 +250,16 @@ class Place(NamedTuple):
         if any(o[0] != "dict" or o[2] is not None for o in spread):
             return None
         return join(value for o in spread for key, value in o[1] if key == name)
+
+    @property
+    def calls_unknown_library(self) -> bool:
+        """Whether the value is a call of a function of a library that is not at hand and that no table tells of."""
+        values, named = self.unit.code.values, self.operand(0).root.value
+        while named.op == "attr":
+            named = values[self.unit.root(named.args[0])]
+        symbol = self.flow.symbol(self.unit, named) if named.op in ("name", "import") else None
+        package = symbol.path.partition(".")[0] if isinstance(symbol, External) else ""
+        return bool(package) and package not in _STANDARD and not self.flow.models.tells_of(package)
 
     @property
     def hands_on(self) -> bool:
