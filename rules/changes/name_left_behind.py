@@ -1,19 +1,19 @@
 """A name that a change removed or renamed and that is still asked for.
 
 What it does
-    Compares the project before and after a change. Reports where a function, a method, an attribute, a field, a key,
-    an option or a setting is still asked for under a name whose last definition the change took away: in code, in
+    Compares the project before and after a change. Reports where a function, a method, an attribute, a field, a key, an
+    option or a setting is still asked for under a name whose last definition the change took away: in code, in
     `getattr` (with a default only where the new name is known and not asked for beside it), in a text that reaches a
-    `hasattr` while nothing asks for the option by its new name, in a text that leads to
-    something in a module (`"pkg.nodes:Worker.run"`) or reaches a `getattr` through a dispatcher, in recipes and scripts
+    `hasattr` while nothing asks for the option by its new name, in a text that leads to something in a module
+    (`"pkg.nodes:Worker.run"`) or reaches a `getattr` through a dispatcher, in recipes and scripts
     (`reward.buffer.len=8` through the fields of nested data classes), in commands that Python texts and lists spell for
-    a program of the project. Also: a parameter that options or fields filled
-    by its name, handed on as a whole (`Model(**vars(args))`), and a key that a dictionary no longer gets while who
-    reads that dictionary, told by a key beside that nothing else has, still looks it up. A note where a recipe keeps a
-    setting that nothing reads any more and that has no new name, and where a key is looked up whose maker is gone as a
-    whole: what was written before may have it. Places of one file without a new name are one
-    finding. Silent where a function asks whether there is a key before it takes its value, or tests that the object is
-    of a library's class.
+    a program of the project, in texts that lead to parameters of a model (`"module.encoder.fc"`). Also: a parameter
+    that options or fields filled by its name, handed on as a whole (`Model(**vars(args))`), and a key that a dictionary
+    no longer gets while who reads that dictionary, told by a key beside that nothing else has, still looks it up. A
+    note where a recipe keeps a setting that nothing reads any more and that has no new name, and where a key is looked
+    up whose maker is gone as a whole: what was written before may have it. Places of one file without a new name are
+    one finding. Silent where a function asks whether there is a key before it takes its value, or tests that the object
+    is of a library's class.
 
 Why is this bad
     AttributeError, KeyError or an unknown option, when the line runs; a setting that nothing reads has no effect.
@@ -31,6 +31,7 @@ from validator.drift.change import Change
 from validator.drift.names.commands import Commands
 from validator.drift.names.neighbours import Company, Stale
 from validator.drift.names.occurrences import Occurrence
+from validator.drift.names.parameter_paths import ParameterPaths
 from validator.drift.names.removed import Lost, Names
 from validator.drift.names.saved_keys import Dropped, SavedKeys
 from validator.drift.names.spread import Spread, Unfilled
@@ -53,8 +54,9 @@ _KINDS = {
 def check_change(change: Change) -> Iterator[Finding]:
     names = change.analysis(Names)
     seen = set()
-    told = (names.lost, names.members, names.imports, change.analysis(Targets).lost, change.analysis(Commands).lost)
-    for lost in chain.from_iterable(told):
+    told = (names.lost, names.members, names.imports)
+    led = (change.analysis(each).lost for each in (Targets, Commands, ParameterPaths))
+    for lost in chain(*told, *led):
         by_file: dict[tuple[str, object], list[Occurrence]] = {}
         for place in lost.stale:
             if (place.path, place.at, lost.name) not in seen:
@@ -153,6 +155,8 @@ def _text(lost: Lost, place: Occurrence) -> str:
         return f"`{lost.name}` is still set here, and nothing reads it since the change"
     if place.kind == "flag" and place.unit is not None:
         return f"what this command starts has no option `--{lost.name}` since the change"
+    if lost.kind == "path":
+        return f"no module of the project keeps anything under `{lost.name}` since the change, where this path begins"
     if place.kind == "import":
         return f"the module that `{lost.name}` is imported from does not have it since the change"
     return f"the change left nothing that defines the {_KINDS[lost.kind]} `{lost.name}`, which is still asked for"
@@ -210,7 +214,38 @@ def name_span(place: Occurrence) -> tuple[int, int, int, int]:
     return (line, column, end_line, end_column)
 
 
+_PATHS = """# before: model.py
+import torch.nn as nn
+
+
+class Siamese(nn.Module):
+    def __init__(self, encoder):
+        super().__init__()
+        self.encoder = encoder
+        self.predictor = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.predictor(self.encoder(x))
+# file: model.py
+import torch.nn as nn
+
+
+class Siamese(nn.Module):
+    def __init__(self, encoder):
+        super().__init__()
+        self.backbone = encoder
+        self.predictor = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.predictor(self.backbone(x))
+# file: probe.py
+def weights(state):
+    return {{key: value for key, value in state.items() if key.startswith("{path}")}}{mark}
+"""
+
 INCORRECT = (
+    # a path of parameters
+    _PATHS.format(path="module.encoder.", mark="  # error: MP901"),
     # an option that is looked for by its old name alone, through a function that is given the name
     """# before: rl/options.py
 import argparse
@@ -872,6 +907,10 @@ class EmbedImages(Unit):
 """,
 )
 CORRECT = (
+    # a path that was there, of another model, or of any library's
+    _PATHS.format(path="module.predictor.", mark=""),
+    _PATHS.format(path="module.backbone.", mark=""),
+    _PATHS.format(path="encoder.layers.", mark=""),
     # the option is asked for by its new name, too: files of before may have the old one
     """# before: rl/options.py
 import argparse

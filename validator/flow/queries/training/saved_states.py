@@ -13,7 +13,7 @@ from validator.flow.values import picked
 
 DDP = "module."
 COMPILED = "_orig_mod."
-_WRAPPERS = {"module": DDP, "_orig_mod": COMPILED}
+WRAPPERS = {"module": DDP, "_orig_mod": COMPILED}
 _AROUND = frozenset({"torch.nn.parallel.DistributedDataParallel", "torch.nn.DataParallel"})
 _HARMLESS = frozenset({"plain", "eval", "half"})
 _SAME = frozenset({"str", "Path", "PurePath", "fspath", "abspath", "expanduser"})
@@ -119,11 +119,11 @@ def prefix_of(model: Place, asked: frozenset[Place] = frozenset()) -> str | None
     seen, queue = {(model.unit, model.root.number)}, [model]
     for place in queue:  # what lies inside a wrapper is known as such only where it is taken out
         root = place.root
-        inside = root.value.op == "attr" and root.value.data in _WRAPPERS
+        inside = root.value.op == "attr" and root.value.data in WRAPPERS
         before = sources(root) if root.value.op == "param" and not inside else None
         if inside:
             around = prefix_of(root.operand(0), asked | {model})
-            prefixes.add("" if around == _WRAPPERS[str(root.value.data)] else None)
+            prefixes.add("" if around == WRAPPERS[str(root.value.data)] else None)
         elif before is None:
             prefixes.add(_prefix_as_held(place))
         fresh = [each for each in before or () if (each.unit, each.root.number) not in seen]
