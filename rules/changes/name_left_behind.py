@@ -9,11 +9,11 @@ What it does
     (`reward.buffer.len=8` through the fields of nested data classes), in commands that Python texts and lists spell for
     a program of the project, in texts that lead to parameters of a model (`"module.encoder.fc"`). Also: a parameter
     that options or fields filled by its name, handed on as a whole (`Model(**vars(args))`), and a key that a dictionary
-    no longer gets while who reads that dictionary, told by a key beside that nothing else has, still looks it up. A
-    note where a recipe keeps a setting that nothing reads any more and that has no new name, and where a key is looked
-    up whose maker is gone as a whole: what was written before may have it. Places of one file without a new name are
-    one finding. Silent where a function asks whether there is a key before it takes its value, or tests that the object
-    is of a library's class.
+    no longer gets while who reads that dictionary, told by a key beside that nothing else has, still looks it up, or
+    that only the default of an option names. A note where a recipe keeps a setting that nothing reads any more and that
+    has no new name, and where a key is looked up whose maker is gone as a whole: what was written before may have it.
+    Places of one file without a new name are one finding. Silent where a function asks whether there is a key before it
+    takes its value, or tests that the object is of a library's class.
 
 Why is this bad
     AttributeError, KeyError or an unknown option, when the line runs; a setting that nothing reads has no effect.
@@ -243,7 +243,32 @@ def weights(state):
     return {{key: value for key, value in state.items() if key.startswith("{path}")}}{mark}
 """
 
+_MEASURES = """# before: measures.py
+def measure(errors):
+    metrics = {{}}
+    metrics["avgerr"] = sum(errors) / len(errors)
+    metrics["worst"] = max(errors)
+    return metrics
+# file: measures.py
+def measure(errors):
+    metrics = {{}}
+    metrics["mean_error"] = sum(errors) / len(errors)
+    metrics["worst"] = max(errors)
+    return metrics
+# file: train.py
+import argparse
+
+from measures import measure
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--best", default="{default}"){mark}
+args = parser.parse_args()
+print(measure([1.0, 2.0])[args.best])
+"""
+
 INCORRECT = (
+    # a key that an option names by default
+    _MEASURES.format(default="avgerr", mark="  # error: MP901"),
     # a path of parameters
     _PATHS.format(path="module.encoder.", mark="  # error: MP901"),
     # an option that is looked for by its old name alone, through a function that is given the name
@@ -907,6 +932,7 @@ class EmbedImages(Unit):
 """,
 )
 CORRECT = (
+    _MEASURES.format(default="worst", mark=""),
     # a path that was there, of another model, or of any library's
     _PATHS.format(path="module.predictor.", mark=""),
     _PATHS.format(path="module.backbone.", mark=""),

@@ -22,6 +22,7 @@ from validator.drift.statements.drops import Drops
 from validator.facts.model import At
 from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
+from validator.ir.model import Value
 from validator.models.members import is_known, is_telling, of_libraries
 
 # A definition that by itself says what the name is; keywords, settings and texts may define it by passing it on.
@@ -120,7 +121,10 @@ class Names:
         if kind == "attribute" and (stores := self._unread(rows, now)):
             renamed = self.renamed(rows[0])
             return Lost(name, kind, rows[0], renamed.name, renamed, tuple(stores)) if renamed else None
-        if defining := [row for row in code if _defines(row, kind) and not is_test(row.path)]:
+        here = [row for row in code if not is_test(row.path)]
+        if here and kind == "key" and name in self._replaced and all(map(_is_default, here)):
+            return Lost(name, kind, rows[0], "", None, tuple(here))
+        if defining := [row for row in here if _defines(row, kind)]:
             given = self._handed_on(rows, code, defining) if kind in _GIVEN else None
             return given or self._spelled_in_vain(rows, code)
         if any(row.role == "asks" for row in code) and len(code) < len(now):
@@ -475,6 +479,20 @@ def _is_owned(row: Occurrence) -> bool:
     if is_test(row.path) or is_foreign(row.path):
         return False
     return row.kind != "attribute" or _is_own(row)
+
+
+def _is_default(row: Occurrence) -> bool:
+    """Whether a text is what an option is by default: `add_argument("--best", default="error")`."""
+    if row.role != "spells" or row.unit is None:
+        return False
+    values = row.unit.code.values
+    calls = [values[user] for user in row.unit.users.get(row.number, ()) if values[user].op == "call"]
+    return bool(calls) and all(_passes_default(call, row.number) for call in calls)
+
+
+def _passes_default(call: Value, number: int) -> bool:
+    given = zip(call.data.names, call.args[1:], strict=True)
+    return all((name or "").startswith("default") for name, each in given if each == number)
 
 
 def _is_inherited(rows: list[Occurrence]) -> bool:
