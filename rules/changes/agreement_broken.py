@@ -2,17 +2,17 @@
 
 What it does
     Compares each function before and after a change. Reports a sum over ranks that is a mean now, or the other way
-    round, in a function that still multiplies or divides by the number of ranks as it did; a divisor that counted what
-    all ranks have, and counts what one has, where the quotient is added up over ranks; a collective that gave its
-    result to all ranks and gives it to one now, where all of them read it; a test of a remainder
-    (`(step + 1) % every`) that no longer comes true in the same rounds as another one of the file, as it did before;
-    a wait for transfers, or a barrier, that was moved behind statements that use what is transferred, or files; a
-    barrier that was moved before what some ranks do for all; what some ranks do, moved behind the broadcast that gave
-    it to all; what reads a number on the other side of its division among ranks; what reads a variable before the
-    collective of which it read the result; a variable that a call gave to all ranks, and gives to one now, while all
-    read it; and a measure that was reduced beside others which still are, and is given back as each rank has it. A
-    note of what works on the parameters of a module on the other side of its wrapping
-    (`DistributedDataParallel(model)`).
+    round, in a function that still multiplies or divides by the number of ranks as it did; a sum over ranks that was
+    divided by their number and is not any more, where the change divides nothing else by it; a divisor that counted
+    what all ranks have, and counts what one has, where the quotient is added up over ranks; a collective that gave its
+    result to all ranks and gives it to one now, where all of them read it; a test of a remainder (`(step + 1) % every`)
+    that no longer comes true in the same rounds as another one of the file, as it did before; a wait for transfers, or
+    a barrier, that was moved behind statements that use what is transferred, or files; a barrier that was moved before
+    what some ranks do for all; what some ranks do, moved behind the broadcast that gave it to all; what reads a number
+    on the other side of its division among ranks; what reads a variable before the collective of which it read the
+    result; a variable that a call gave to all ranks, and gives to one now, while all read it; and a measure that was
+    reduced beside others which still are, and is given back as each rank has it. A note of what works on the parameters
+    of a module on the other side of its wrapping (`DistributedDataParallel(model)`).
 
 Why is this bad
     A loss that is too large by the number of ranks, ranks that decide by different numbers, gradients that are reduced
@@ -53,7 +53,31 @@ def _finding(unit: Unit, at: At, text: str, before: str, severity: Severity | No
     return RULE.finding(unit.path, at, text, help=f"before: `{shown}`", context=context, severity=severity)
 
 
+_BOXES = """# before: rl/loss.py
+import torch
+import torch.distributed as dist
+
+
+def total(losses, targets, device):
+    count = torch.as_tensor([len(targets)], dtype=torch.float, device=device)
+    dist.all_reduce(count)
+    count = torch.clamp(count / dist.get_world_size(), min=1).item()
+    return losses.sum() / count
+# file: rl/loss.py
+import torch
+import torch.distributed as dist
+
+
+def total(losses, targets, device):
+    count = torch.as_tensor([len(targets)], dtype=torch.float, device=device)
+    dist.all_reduce({given}){mark}
+    count = max(count.item(), 1.0)
+    return {result} / count
+"""
+
 INCORRECT = (
+    # a number of all ranks that each divides its own sum by
+    _BOXES.format(given="count", mark="  # error: MP912", result="losses.sum()"),
     # a number that the file divides among ranks, and the size of what one of them has
     """# before: rl/loss.py
 import torch.distributed as dist
@@ -366,6 +390,9 @@ def forward(hidden, inputs, parts):
 )
 
 CORRECT = (
+    # the mean of all ranks; the number of ranks in another place
+    _BOXES.format(given="count, op=dist.ReduceOp.AVG", mark="", result="losses.sum()"),
+    _BOXES.format(given="count", mark="", result="losses.sum() * dist.get_world_size()"),
     # nothing says that the setting counts what all ranks have; the mean over ranks is taken now
     """# before: rl/loss.py
 import torch.distributed as dist

@@ -48,7 +48,8 @@ class Agreements:
     @cached_property
     def broken(self) -> list[Apart]:
         found: list[Apart] = []
-        for pair, _, new, edits in self.change.analysis(Drops).small:
+        for pair, old, new, edits in self.change.analysis(Drops).small:
+            found += self._not_divided(pair, old, new)
             for edit in edits:
                 if edit.old is not None and edit.new is not None:
                     found += _rescaled(pair, edit)
@@ -56,6 +57,29 @@ class Agreements:
                     found += _for_one(pair, edit, new)
                     found += self._out_of_turn(pair, edit)
         return found
+
+    def _not_divided(self, pair: Pair, old: list[Statement], new: list[Statement]) -> Iterator[Apart]:
+        """A sum over ranks that was divided by their number before, is not divided now, and is still read. Silent where
+        the change divides anything by that number in another place."""
+        gone = _factors(node_of(pair.old)) - _factors(node_of(pair.new))
+        if not gone or self._new_factors:
+            return
+        kept = {each.text for each in old}
+        for place, each in enumerate(new):
+            summed = _summed(each) if each.text in kept else ""
+            divided = next((factor for factor in sorted(gone) if summed and _quotient_of(factor, summed)), "")
+            if divided and any(_reads(later, summed) for later in new[place + 1 :]):
+                text = f"`{summed}` is what all ranks have together; before the change it was divided by their number"
+                yield Apart(pair, each.node, divided, text)
+
+    @cached_property
+    def _new_factors(self) -> frozenset[str]:
+        """The products and quotients by a number of ranks that changed files have since the change."""
+        sides = [[pair[side] for pair in self.change.modules] for side in (0, 1)]
+        old, new = (
+            {text for module in rows if module is not None for text in _factors(module.source.tree)} for rows in sides
+        )
+        return frozenset(new - old)
 
     def _out_of_turn(self, pair: Pair, edit: Edit) -> Iterator[Apart]:
         """A test that came true in the rounds of another one, and does so in other rounds now."""
@@ -166,16 +190,36 @@ def _divides(node: ast.stmt, divisor: ast.expr) -> bool:
 
 def _is_summed(statement: Statement, scaled: Statement) -> bool:
     """Whether a statement adds up over ranks what another one scaled."""
+    given = _summed(statement)
+    return bool(given) and given in _paths(scaled.node)
+
+
+def _summed(statement: Statement) -> str:
+    """What a statement adds up over ranks, in place; empty where it does not."""
     for node in in_head(statement.node):
         if not isinstance(node, ast.Call) or not node.args or last_name(node.func) not in ("all_reduce", "reduce"):
             continue
         operation = next((k.value for k in node.keywords if k.arg == "op"), None)
         if operation is None or _operation(operation) in _SUMS:
-            given = ast.unparse(node.args[0])
-            return any(
-                isinstance(n, ast.Name | ast.Attribute) and ast.unparse(n) == given for n in ast.walk(scaled.node)
-            )
-    return False
+            return ast.unparse(node.args[0])
+    return ""
+
+
+def _paths(node: ast.AST) -> set[str]:
+    return {ast.unparse(n) for n in ast.walk(node) if isinstance(n, ast.Name | ast.Attribute)}
+
+
+def _reads(statement: Statement, path: str) -> bool:
+    return any(isinstance(n, ast.Name | ast.Attribute) and ast.unparse(n) == path for n in in_head(statement.node))
+
+
+def _quotient_of(text: str, path: str) -> bool:
+    """Whether a quotient, as it is written, is of something."""
+    node = ast.parse(text).body[0]
+    part = node.value if isinstance(node, ast.Expr) else node
+    if isinstance(part, ast.AugAssign):
+        return isinstance(part.op, ast.Div) and ast.unparse(part.target) == path
+    return isinstance(part, ast.BinOp) and isinstance(part.op, ast.Div) and path in _paths(part.left)
 
 
 def _operation(node: ast.expr) -> str:

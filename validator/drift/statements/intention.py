@@ -54,8 +54,11 @@ class Intention:
             line for at, edit in [*((pair, each) for each in own), *others] for line in _lines(at, [edit])
         )
         left = self._counts(pair.new.module.source)
-        if self._is_spoken_of(telling | {word for word in beside if not left[word]}, pair, lines):
+        gone = telling | {word for word in beside if not left[word]}
+        if self._is_spoken_of(gone, pair, lines | self._imports):
             return None
+        if self._is_spoken_of(gone, pair, lines):
+            return "note"  # an import that nothing needs any more goes whether or not the rest was meant
         return "note" if others or not about_ranks or self._is_spoken_of(beside, pair, lines) else "warning"
 
     def _is_spoken_of(self, words: frozenset[str], pair: Pair, own: frozenset[_Line]) -> bool:
@@ -84,6 +87,17 @@ class Intention:
             for text in gone:
                 found.setdefault(text, []).append((pair, None))
         return found
+
+    @cached_property
+    def _imports(self) -> frozenset[_Line]:
+        """The lines of imports in the changed files."""
+        found: set[_Line] = set()
+        for path in self.change.changed:
+            for number, side in enumerate((self.change.before, self.change.after)):
+                source = side.by_absolute.get(path)
+                for row in source.facts.imports if source is not None else ():
+                    found.update((number, path, line) for line in range(row.at[0], row.at[2] + 1))
+        return frozenset(found)
 
     def _told(self, path: str) -> frozenset[int]:
         """The lines of a file that were comments, or texts that stand for one."""
