@@ -6,6 +6,7 @@ A `Place` is a value of a unit: `place.val` is what it may be (`Val`: objects, a
 
 from __future__ import annotations
 
+import builtins
 import sys
 from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -29,7 +30,7 @@ from validator.flow.values import BOTTOM, TOP, UNKNOWN, Val, join
 from validator.ir.model import Code, Value
 from validator.project import Project
 
-_STANDARD = frozenset({"builtins", *sys.stdlib_module_names})
+_STANDARD = frozenset({*dir(builtins), "builtins", *sys.stdlib_module_names})
 _ASKING = frozenset({"hasattr", "isinstance", "issubclass", "type", "__class__"})
 _CALLED = frozenset({"attr", "name", "param", "free", "import"})
 
