@@ -166,11 +166,14 @@ class Members:
         return self._listed[cls]
 
     def _mixed_in_elsewhere(self, cls: ClassDef) -> bool:
-        """A class that sets nothing up and that nobody makes by name: some framework builds objects around it. One
-        that only sets fields up may be a part of another class too, where no code speaks of it."""
+        """A class that sets nothing up, above which there are mixins alone, and that nobody makes by name: some
+        framework builds objects around it. One that only sets fields up may be a part of another class too, where no
+        code speaks of it."""
         if cls.subclasses or cls in self.made or cls.find("__init__") is not None:
             return False
-        return not cls.fields_are_parameters or not self.flow.fields.is_spoken_of(cls)
+        if cls.fields_are_parameters:
+            return not self.flow.fields.is_spoken_of(cls)
+        return all("Mixin" in each.name for each in cls.mro[1:])
 
     @cached_property
     def made(self) -> frozenset[ClassDef]:
