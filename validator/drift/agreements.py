@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from validator.domains.axes import of_parallelism
 from validator.drift.change import Change, Pair
-from validator.drift.statements.differences import Edit, Statement, in_head, node_of
+from validator.drift.statements.differences import Edit, Statement, in_head, node_of, own_paths, paths
 from validator.drift.statements.drops import Drops, differences
 from validator.drift.statements.named_effects import tables
 from validator.drift.statements.surroundings import called, condition, is_about_ranks, last_name
@@ -61,14 +61,15 @@ class Agreements:
     def _not_divided(self, pair: Pair, old: list[Statement], new: list[Statement]) -> Iterator[Apart]:
         """A sum over ranks that was divided by their number before, is not divided now, and is still read. Silent where
         the change divides anything by that number in another place."""
-        gone = _factors(node_of(pair.old)) - _factors(node_of(pair.new))
+        factors, left = _factors(node_of(pair.old)), _factors(node_of(pair.new))
+        gone = {text: factor for text, factor in sorted(factors.items()) if text not in left}
         if not gone or self._new_factors:
             return
         kept = {each.text for each in old}
         for place, each in enumerate(new):
             summed = _summed(each) if each.text in kept else ""
-            divided = next((factor for factor in sorted(gone) if summed and _quotient_of(factor, summed)), "")
-            if divided and any(_reads(later, summed) for later in new[place + 1 :]):
+            divided = next((text for text, factor in gone.items() if summed and _is_quotient_of(factor, summed)), "")
+            if divided and any(summed in own_paths(later.node) for later in new[place + 1 :]):
                 text = f"`{summed}` is what all ranks have together; before the change it was divided by their number"
                 yield Apart(pair, each.node, divided, text)
 
@@ -130,8 +131,8 @@ def _rescaled(pair: Pair, edit: Edit) -> Iterator[Apart]:
         if not (was in _SUMS and now in _MEANS or was in _MEANS and now in _SUMS):
             continue
         before, after = (_factors(unit) for unit in (node_of(pair.old), node_of(pair.new)))
-        left = sorted(before & after)
-        if left and before == after:
+        left = sorted(before.keys() & after.keys())
+        if left and before.keys() == after.keys():
             yield Apart(
                 pair,
                 new,
@@ -191,7 +192,7 @@ def _divides(node: ast.stmt, divisor: ast.expr) -> bool:
 def _is_summed(statement: Statement, scaled: Statement) -> bool:
     """Whether a statement adds up over ranks what another one scaled."""
     given = _summed(statement)
-    return bool(given) and given in _paths(scaled.node)
+    return bool(given) and given in paths(scaled.node)
 
 
 def _summed(statement: Statement) -> str:
@@ -205,35 +206,24 @@ def _summed(statement: Statement) -> str:
     return ""
 
 
-def _paths(node: ast.AST) -> set[str]:
-    return {ast.unparse(n) for n in ast.walk(node) if isinstance(n, ast.Name | ast.Attribute)}
-
-
-def _reads(statement: Statement, path: str) -> bool:
-    return any(isinstance(n, ast.Name | ast.Attribute) and ast.unparse(n) == path for n in in_head(statement.node))
-
-
-def _quotient_of(text: str, path: str) -> bool:
-    """Whether a quotient, as it is written, is of something."""
-    node = ast.parse(text).body[0]
-    part = node.value if isinstance(node, ast.Expr) else node
-    if isinstance(part, ast.AugAssign):
-        return isinstance(part.op, ast.Div) and ast.unparse(part.target) == path
-    return isinstance(part, ast.BinOp) and isinstance(part.op, ast.Div) and path in _paths(part.left)
+def _is_quotient_of(factor: ast.BinOp | ast.AugAssign, path: str) -> bool:
+    if not isinstance(factor.op, ast.Div):
+        return False
+    return ast.unparse(factor.target) == path if isinstance(factor, ast.AugAssign) else path in paths(factor.left)
 
 
 def _operation(node: ast.expr) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else last_name(node)
 
 
-def _factors(function: ast.AST | None) -> set[str]:
-    """The products and quotients of a function by a number of ranks."""
-    found = set()
+def _factors(function: ast.AST | None) -> dict[str, ast.BinOp | ast.AugAssign]:
+    """The products and quotients of a function by a number of ranks, by how they are written."""
+    found: dict[str, ast.BinOp | ast.AugAssign] = {}
     for node in ast.walk(function) if function is not None else ():
         if isinstance(node, ast.BinOp | ast.AugAssign) and isinstance(node.op, ast.Mult | ast.Div):
             sides = (node.left, node.right) if isinstance(node, ast.BinOp) else (node.value,)
             if any(_is_number_of_ranks(side) for side in sides):
-                found.add(ast.unparse(node))
+                found.setdefault(ast.unparse(node), node)
     return found
 
 

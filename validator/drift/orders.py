@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from typing import NamedTuple
 
 from validator.drift.change import Change, Pair, Side
-from validator.drift.statements.differences import Edit, Statement, in_head
+from validator.drift.statements.differences import Edit, Statement, in_head, own_paths
 from validator.drift.statements.drops import Drops
 from validator.drift.statements.named_effects import collective, sounds_collective, table
 from validator.drift.statements.surroundings import condition, is_about_ranks, last_name, names_called
@@ -191,12 +191,12 @@ def _named_around(statement: Statement, guard: str = "") -> frozenset[str]:
 def _scaled(pair: Pair, moved: Moved) -> Iterator[Turned]:
     """What reads a number behind the statement that divides or multiplies it by a number of ranks, and read it before,
     or the other way round."""
-    read = _paths(moved.statement.node, ast.Load)
+    read = own_paths(moved.statement.node, ast.Load)
     for rows, word, was in ((moved.passed_down(), "behind", "before"), (moved.passed_up(), "before", "behind")):
         for each in rows:
-            stored = _paths(each.node, ast.Store) & read
+            stored = own_paths(each.node, ast.Store) & read
             names = sorted(stored & _scaling(each.node))
-            if names and not stored & _paths(moved.statement.node, ast.Store):
+            if names and not stored & own_paths(moved.statement.node, ast.Store):
                 line = each.node.lineno
                 text = f"this reads `{names[0]}` {word} line {line}, `{_cut(each.text)}`, and read it {was} it"
                 yield _turned(pair, moved, text)
@@ -242,19 +242,13 @@ def _scaling(node: ast.stmt) -> frozenset[str]:
     """The variables and attributes that a statement makes anew out of themselves and a number of ranks."""
     if isinstance(node, ast.AugAssign):
         value: ast.AST = node.value
-        names = _paths(ast.Expr(node.target), ast.Store)
+        names = own_paths(ast.Expr(node.target), ast.Store)
         return names if isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv) and is_parallel(value) else frozenset()
     if not isinstance(node, ast.Assign):
         return frozenset()
     parts = [each for each in ast.walk(node.value) if isinstance(each, ast.BinOp)]
     scaled = any(isinstance(each.op, ast.Mult | ast.Div | ast.FloorDiv) and is_parallel(each) for each in parts)
-    return _paths(node, ast.Store) & _paths(node, ast.Load) if scaled else frozenset()
-
-
-def _paths(node: ast.stmt, context: type[ast.expr_context]) -> frozenset[str]:
-    """The variables and attributes that a statement reads, or stores, on its own lines."""
-    rows = (each for each in in_head(node) if isinstance(each, ast.Name | ast.Attribute))
-    return frozenset(ast.unparse(each) for each in rows if isinstance(each.ctx, context))
+    return own_paths(node, ast.Store) & own_paths(node, ast.Load) if scaled else frozenset()
 
 
 def _turned(pair: Pair, moved: Moved, text: str) -> Turned:

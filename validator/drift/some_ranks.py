@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.drift.change import Change, Pair
-from validator.drift.statements.differences import Edit, Statement, in_head, node_of
+from validator.drift.statements.differences import Edit, Statement, in_head, node_of, own_paths, paths
 from validator.drift.statements.drops import Drops
 from validator.drift.statements.effects import Effects, line_of
 from validator.drift.statements.named_effects import collective, sounds_collective
@@ -77,7 +77,7 @@ class SomeRanks:
     def _shares(self, statement: Statement, names: frozenset[str]) -> bool:
         """Whether a statement gives other ranks one of some variables: a collective, or a function in which ranks meet
         and whose result takes the place of the variable."""
-        if not _loaded(statement.node) & names:
+        if not own_paths(statement.node, ast.Load) & names:
             return False
         called = names_called(statement.node)
         if any(name in collective() or sounds_collective(name) for name in called):
@@ -98,9 +98,7 @@ class SomeRanks:
         lost = [each for each in gone if (row := self._reduced(each)) and not any(self._reduced(n) == row for n in new)]
         for function in sorted({self._reduced(each)[0] for each in lost}):
             was = {row[1]: each for each in old if (row := self._reduced(each))[:1] == (function,)}
-            given = [
-                frozenset(_paths(part)) for each in new for part in _given(each, function) if names_called(each.node)
-            ]
+            given = [paths(part) for each in new for part in _given(each, function) if names_called(each.node)]
             made = {name: _made_of(new, name) for name in was}
             still = {name for name in was if any(made[name] & each for each in given)}
             for name in sorted(was.keys() - still) if still else ():
@@ -168,15 +166,6 @@ def _stored(statement: Statement) -> frozenset[str]:
     )
 
 
-def _paths(node: ast.AST) -> Iterator[str]:
-    yield from (ast.unparse(each) for each in ast.walk(node) if isinstance(each, ast.Name | ast.Attribute))
-
-
-def _loaded(node: ast.stmt) -> frozenset[str]:
-    rows = (each for each in in_head(node) if isinstance(each, ast.Name | ast.Attribute))
-    return frozenset(ast.unparse(each) for each in rows if isinstance(each.ctx, ast.Load))
-
-
 def _leaves(statement: Statement) -> bool:
     """Whether some ranks leave the function, or the round of a loop, here."""
     return isinstance(statement.node, _LEAVING) and bool(_guard(statement))
@@ -186,16 +175,16 @@ def _line_read_by_all(pair: Pair, later: list[Statement], name: str) -> int:
     """The line at which all ranks read a variable that one of them was given; 0 where none does: not where a condition
     asks for the variable itself, which tells those that have it."""
     for each in later:
-        asked = any(name in _paths(test) for head in each.inside if (test := condition(head)) is not None)
+        asked = any(name in paths(test) for head in each.inside if (test := condition(head)) is not None)
         if name in _stored(each):
             return 0
-        if name in _loaded(each.node) and not _guard(each) and not asked and not _asks_for(each.node, name):
+        if name in own_paths(each.node, ast.Load) and not _guard(each) and not asked and not _asks_for(each.node, name):
             return each.node.lineno
     return _read_in_functions(pair, name) if pair.new.code.kind == "module" else 0
 
 
 def _asks_for(node: ast.stmt, name: str) -> bool:
-    return isinstance(node, ast.If) and name in _paths(node.test)
+    return isinstance(node, ast.If) and name in paths(node.test)
 
 
 def _read_in_functions(pair: Pair, name: str) -> int:
@@ -224,13 +213,13 @@ def _made_of(rows: list[Statement], name: str) -> frozenset[str]:
         before = len(found)
         for each in rows:
             node = each.node
-            if isinstance(node, ast.Assign | ast.AugAssign) and not found.isdisjoint(_paths(node.value)):
+            if isinstance(node, ast.Assign | ast.AugAssign) and not found.isdisjoint(paths(node.value)):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 found |= {ast.unparse(part) for target in targets for part in _leaves_of(target)}
             call = node.value if isinstance(node, ast.Expr) else None
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute):
                 given = [*call.args, *(keyword.value for keyword in call.keywords)]
-                if any(not found.isdisjoint(_paths(part)) for part in given):
+                if any(not found.isdisjoint(paths(part)) for part in given):
                     found.add(ast.unparse(call.func.value))
     return frozenset(found)
 
@@ -248,6 +237,6 @@ def _leaves_of(target: ast.expr) -> Iterator[ast.expr]:
 def _handed_on(rows: list[Statement], names: frozenset[str]) -> int:
     """The line at which a function gives back one of some variables, on all ranks."""
     for each in rows:
-        if isinstance(each.node, ast.Return) and not names.isdisjoint(_paths(each.node)) and not _guard(each):
+        if isinstance(each.node, ast.Return) and not names.isdisjoint(paths(each.node)) and not _guard(each):
             return each.node.lineno
     return 0

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 from validator.definitions import PLAIN_BASES, ClassDef, Method
 from validator.finding import Finding, Related
+from validator.flow.callgraph.spelled_arguments import origins
 from validator.flow.objects import is_bound_again
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
@@ -38,21 +39,10 @@ def check_project(project: Project) -> Iterator[Finding]:
     for unit in queries.of_program():
         for place in queries.values(unit, "enter") if not is_test(unit.path) else ():
             held, waits = place.operand(0), place.value.data == "async"
-            refusing = next((why for part in (held, *_alternatives(held)) if (why := _refusing(part, waits))), None)
+            ways = (place.value_at(number) for number in origins(place.unit, held.root.number))
+            refusing = next((why for part in (held, *ways) if (why := _refusing(part, waits))), None)
             if refusing is not None and not place.catches("TypeError", "AttributeError", "Exception"):
                 yield _report(place, *refusing, sure=_refusing(held, waits) is not None)
-
-
-def _alternatives(held: Place) -> Iterator[Place]:
-    """What a value is on each of the ways that lead to it."""
-    queue = [held.root]
-    seen = {queue[0].number}
-    for place in queue:
-        yield place
-        if place.value.op == "phi":
-            following = [place.value_at(number).root for number in place.value.args if number >= 0]
-            queue += [each for each in following if each.number not in seen]
-            seen.update(each.number for each in following)
 
 
 def _refusing(held: Place, waits: bool) -> tuple[Obj, str] | None:

@@ -16,10 +16,9 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from rules.interface.calls.arguments_swapped import MEANT, go_back
+from rules.interface.calls.arguments_swapped import MEANT, go_back, words
 from validator.finding import Finding, Related
 from validator.flow.callgraph.refusable_calls import Suspects
 from validator.flow.program.unit import Unit
@@ -29,8 +28,6 @@ from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP149", "results-swapped", "warning", "1.0", solves=True)
-
-_WORD = re.compile(r"[a-z]+|[A-Z][a-z]*|\d+")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -100,7 +97,7 @@ def _swapped(names: list[str], given: list[str]) -> tuple[int, int] | None:
 
 def _fit(one: str, other: str) -> bool:
     """Whether the words of one name are among those of another one."""
-    first, second = (frozenset(word.lower() for word in _WORD.findall(name)) for name in (one, other))
+    first, second = words(one), words(other)
     return bool(first and second) and (first <= second or second <= first)
 
 

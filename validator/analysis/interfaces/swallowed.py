@@ -44,15 +44,16 @@ def _read(unit: Unit, number: int) -> list[str] | None:
             if value.op in ("mut", "phi"):
                 same += [user] if user not in same else []
                 continue
-            key = _key(unit, each, user)
-            if key is None:
+            found = keys_asked(unit, each, user)
+            if found is None:
                 return None
-            keys += key
+            keys += found
     return keys
 
 
-def _key(unit: Unit, held: int, user: int) -> list[str] | None:
-    """The key by which a dictionary is asked; empty where a method is only named."""
+def keys_asked(unit: Unit, held: int, user: int) -> list[str] | None:
+    """The keys by which a use of a dictionary asks it; empty where a method is only named, None where it does something
+    else, or a key is computed."""
     values = unit.code.values
     value = values[user]
     if value.op == "attr" and value.data in _READING:

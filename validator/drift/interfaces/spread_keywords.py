@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
+from validator.analysis.interfaces.swallowed import keys_asked
 from validator.definitions import ClassDef, Method
 from validator.drift.change import Change, Side
 from validator.drift.interfaces.calls import Site, constructor, sites
@@ -16,7 +17,6 @@ from validator.drift.interfaces.signatures import Broken, passes_on, reaches
 from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
 
-_LOOKING_UP = frozenset({"get", "pop", "setdefault"})
 _Target = Method | ClassDef
 
 
@@ -92,18 +92,8 @@ def _is_spread(unit: Unit, number: int) -> bool:
 
 def _looked_up(unit: Unit, number: int) -> Iterator[str]:
     """The keys that are looked up in a dictionary, or asked for."""
-    values = unit.code.values
     for user in unit.users.get(number, ()):
-        value = values[user]
-        keys: list[int] = []
-        if value.op == "attr" and value.data in _LOOKING_UP:
-            calls = (values[each] for each in unit.users.get(user, ()))
-            keys = [call.args[1] for call in calls if call.op == "call" and call.args[0] == user and len(call.args) > 1]
-        elif value.op == "item" and value.args[0] == number:
-            keys = [value.args[1]]
-        elif value.op == "compare" and value.data in ("In", "NotIn") and value.args[1] == number:
-            keys = [value.args[0]]
-        yield from (data for key in keys if isinstance(data := values[key].data, str) and values[key].op == "const")
+        yield from keys_asked(unit, number, user) or ()
 
 
 def _named(target: _Target) -> frozenset[str]:

@@ -108,6 +108,17 @@ def in_head(node: ast.stmt) -> Iterator[ast.AST]:
         yield from ast.walk(part)
 
 
+def paths(node: ast.AST) -> frozenset[str]:
+    """The variables and attributes that stand anywhere in a piece of syntax, as they are written."""
+    return frozenset(ast.unparse(each) for each in ast.walk(node) if isinstance(each, ast.Name | ast.Attribute))
+
+
+def own_paths(node: ast.stmt, context: type[ast.expr_context] = ast.expr_context) -> frozenset[str]:
+    """The variables and attributes that a statement reads (`ast.Load`), stores or deletes, on its own lines."""
+    rows = (each for each in in_head(node) if isinstance(each, ast.Name | ast.Attribute))
+    return frozenset(ast.unparse(each) for each in rows if isinstance(each.ctx, context))
+
+
 def edits(old: list[Statement], new: list[Statement]) -> list[Edit]:
     """What became of the statements of a function."""
     found: list[Edit] = []

@@ -142,7 +142,7 @@ class Callers:
         if owner.op in _BUILT:
             return None
         symbol = self.flow.symbol(caller, owner) if owner.op in ("name", "import") else None
-        if isinstance(symbol, External) or owner.op == "attr" and self._is_of_library(caller, owner):
+        if isinstance(symbol, External) or owner.op == "attr" and self._is_of_library(caller, value.args[0]):
             return None
         cls = symbol if isinstance(symbol, ClassDef) else self._made_class(caller, owner)
         if cls is None:
@@ -150,10 +150,9 @@ class Callers:
             symbol = self._above(cls, value.data) if cls is not None and owner.op == "call" else symbol
         return Mention(caller, "attribute", value.data, taken, cls, symbol, owner.op)
 
-    def _is_of_library(self, caller: Unit, owner: Value) -> bool:
+    def _is_of_library(self, caller: Unit, number: int) -> bool:
         """Whether a row of attributes begins with a module or an object of a library: `torch.distributed`."""
-        while owner.op == "attr":
-            owner = caller.code.values[caller.root(owner.args[0])]
+        owner = caller.beginning(number)
         return owner.op in ("name", "import") and isinstance(self.flow.symbol(caller, owner), External)
 
     def _above(self, cls: ClassDef, name: str) -> Method | None:

@@ -248,6 +248,13 @@ class Unit:
         all its ways lead back."""
         return self._roots.get(number, number)
 
+    def beginning(self, number: int) -> Value:
+        """The value with which a row of attributes begins: `torch` of `torch.distributed.barrier`."""
+        value = self.code.values[self.root(number)]
+        while value.op == "attr":
+            value = self.code.values[self.root(value.args[0])]
+        return value
+
     @cached_property
     def _roots(self) -> dict[int, int]:
         code = self.code

@@ -255,9 +255,7 @@ class Place(NamedTuple):
     @property
     def calls_unknown_library(self) -> bool:
         """Whether the value is a call of a function of a library that is not at hand and that no table tells of."""
-        values, named = self.unit.code.values, self.operand(0).root.value
-        while named.op == "attr":
-            named = values[self.unit.root(named.args[0])]
+        named = self.unit.beginning(self.value.args[0])
         symbol = self.flow.symbol(self.unit, named) if named.op in ("name", "import") else None
         package = symbol.path.partition(".")[0] if isinstance(symbol, External) else ""
         return bool(package) and package not in _STANDARD and not self.flow.models.tells_of(package)

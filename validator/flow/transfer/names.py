@@ -22,7 +22,8 @@ def parameter(at: Evaluation, number: int, value: Instruction) -> Val:
     unit = at.unit
     if position == 0 and unit.has_receiver and unit.cls is not None and unit.method is not None:
         if unit.method.name == "__init_subclass__":  # it gets each class below, never its own
-            return join(obj("class", each) for each in unit.cls.descendants()) if unit.cls.descendants() else UNKNOWN
+            below = unit.cls.descendants()
+            return join(obj("class", each) for each in below) if below else UNKNOWN
         if unit.method.facts.is_classmethod:
             return obj("class", unit.cls)
         return obj("self", unit.cls)
