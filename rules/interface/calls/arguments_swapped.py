@@ -31,7 +31,7 @@ from validator.flow.callgraph.indirect_calls import OF_LIBRARY
 from validator.flow.objects import Callee, Objects
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_test
-from validator.project import Method, Project
+from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
 RULE = Rule("MP145", "arguments-swapped", "warning", stable_since="0.4.0", solves=True)
@@ -95,7 +95,16 @@ def _checked(objects: Objects, function: Method, call: Call, place: Place) -> It
         return
     if _is_both_ways(objects, function, call, found, target) or _is_told(function, found):
         return
+    if _is_of_another(objects, place, target):
+        return
     yield _report(function, call, target.name, target.place, found)
+
+
+def _is_of_another(objects: Objects, place: Place, target: Callee) -> bool:
+    """Whether an object is made of the fields of another one of its class: its sides are exchanged on purpose."""
+    given = (place.value_at(number).root for number in place.value.args[1:])
+    owners = (each.operand(0) for each in given if each.value.op == "attr")
+    return isinstance(target.place, ClassDef) and any(target.place in objects.held(each).classes for each in owners)
 
 
 def _misplaced(call: Call, params: list[str]) -> Swapped | None:
@@ -182,6 +191,8 @@ def _shifted(call: Call, params: list[str]) -> Swapped | None:
     for here, name in enumerate(names):
         if not name or name not in params or name in passed or words(name) & words(params[here]):
             continue
+        if "." in call.positional[here].value:
+            continue  # what another object has goes by that object's names
         there = params.index(name)
         of_library = there < len(filled) and filled[there] == OF_LIBRARY
         placed = [i for i in range(here) if words(names[i]) & words(params[i])]
@@ -314,6 +325,27 @@ class Trainer:
 ]
 
 CORRECT = [
+    # the object turned round; what another object calls so
+    """
+from typing import NamedTuple
+
+class Case:
+    def __init__(self, phase, status):
+        self.phase, self.status = phase, status
+
+class Outcome(NamedTuple):
+    name: str
+    phase: str
+    expected: str
+    status: str = ""
+
+class Edit(NamedTuple):
+    old: str
+    new: str
+
+def undone(edit: Edit, case: Case):
+    return Edit(edit.new, edit.old), Outcome("first", case.phase, case.status)
+""",
     # there and back
     """
 import torch.nn as nn
