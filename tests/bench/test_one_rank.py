@@ -221,6 +221,7 @@ def followed(backends: list[dict[str, Any]]) -> tuple[list[list[float]], list[fl
     return [losses_of({**b, "dtype": "bf16"}) for b in backends], losses_of(exact, copied=True), losses_of(exact)
 
 
+@pytest.mark.slow
 def test_training_in_16_bits_is_fp32_on_the_same_copies_of_weights() -> None:
     """Within 0.1% at every step. Adam's first steps are all of one size, and rounding weights that were on bf16's grid
     stretches or swallows them alike: against fp32 weights the same runs differ by far more than by their arithmetic."""

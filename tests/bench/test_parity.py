@@ -75,14 +75,11 @@ def test_the_listed_cells_are_these() -> None:
     assert table() in (Path(__file__).resolve().parents[2] / "reports" / "parity.md").read_text(encoding="utf-8")
 
 
-LIKE_OTHERS = ("fsdp2-keep", "zero0", "zero1")
-"""Kinds whose splits go the way of fsdp2 and zero2: of these one process, two and the whole split run each time."""
-
-
 def _cell(kind: str, world: int, split: str) -> Any:
-    slow = kind in LIKE_OTHERS and split not in ("plain", "tp2-ring2")
-    marks = [pytest.mark.slow] if slow or kind in LIKE_OTHERS and (world, split) == (4, "plain") else []
-    return pytest.param(kind, world, split, marks=marks, id=f"{kind}-{world}-{split}")
+    """Each time: every split of fsdp2, and of the others one process, two and their largest split; slow: the rest."""
+    largest = next(each for each in reversed(LEGAL) if each[0] == kind)
+    quick = kind == "fsdp2" or (world, split) in ((1, "plain"), (2, "plain")) or (kind, world, split) == largest
+    return pytest.param(kind, world, split, marks=[] if quick else [pytest.mark.slow], id=f"{kind}-{world}-{split}")
 
 
 @pytest.mark.parametrize(("kind", "world", "split"), [_cell(*cell) for cell in LEGAL])

@@ -107,6 +107,7 @@ def _orders(found: list[dict[str, Any]]) -> list[list[int]]:
     return [[record["index"] for record in found if record["rank"] == rank] for rank in (0, 1)]
 
 
+@pytest.mark.slow
 def test_under_deepspeed_shuffled_ranks_each_meet_all_inputs(inputs: Path, alone: list[float], tmp_path: Path) -> None:
     start = [str(BIN / "deepspeed"), f"--master_port={_free_port()}", "--num_gpus=2", "--module", "bench"]
     flags = ["--zero-stage", "3", "--shuffle-inputs", "--lr", "0"]

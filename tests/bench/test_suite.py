@@ -45,6 +45,7 @@ def bench(command: str, *arguments: str, **variables: str) -> subprocess.Complet
     return subprocess.run(line, capture_output=True, text=True, timeout=400, env=environment, check=False)
 
 
+@pytest.mark.slow
 def test_eight_processes_train_alike_however_they_are_split(tmp_path: Path) -> None:
     """DP 2 × TP 2 × ring 2 among them, TP 4 × DP 2 and ring 4 × DP 2, in fp32."""
     places = ["--output-dir", str(tmp_path / "out"), "--log-dir", str(tmp_path / "logs")]
