@@ -266,10 +266,17 @@ class Traces:
         axes = axes_in(group) if group is not BOTTOM else axes_in(Val())
         return Issued(
             op.operation.name, axes, self._group_text(op, frame), key, unit.path, unit.at(value.at), frame.via(),
-            frame.here(op.site), op.operation.sure,
+            frame.here(op.site), op.operation.sure and not self._is_guessed(frame),
             not op.operation.sure and (op.operation.row.spread is not None or op.operation.name in _OF_DTENSORS),
             op.operation.row.once, self._is_among(frame),
         )  # fmt: skip
+
+    def _is_guessed(self, frame: Frame) -> bool:
+        """Whether a call on the way to a frame is of an unknown object."""
+        if frame.caller is None:
+            return False
+        site = self.flow.result(frame.caller.unit).sites.get(frame.site)
+        return (site is not None and bool(site.guessed)) or self._is_guessed(frame.caller)
 
     def _is_among(self, frame: Frame) -> bool:
         """Whether a call on the way to a frame may run functions that issue no collective."""
@@ -499,7 +506,7 @@ class _Tracer:
             trace = Handed(handed, number, trace) if handed else trace
             if site is None or site.away:
                 continue
-            ways = [t for t in site.targets if t.unit in self.traces.effectful]
+            ways = [t for t in site.targets or site.guessed if t.unit in self.traces.effectful]
             silent = [trace] if site.chosen and (site.others or len(ways) < len(site.targets)) else []
             if len(ways) == 1 and not silent:
                 trace = Call(ways[0], number, trace)

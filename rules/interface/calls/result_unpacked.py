@@ -22,7 +22,6 @@ from collections.abc import Iterator
 
 from validator.analysis.interfaces.handed_on import HandedOn
 from validator.finding import Finding, Related, Severity
-from validator.flow.callgraph.refusable_calls import Suspects
 from validator.flow.foreign import is_unknown
 from validator.flow.objects import is_passed
 from validator.flow.program.unit import Unit
@@ -72,7 +71,7 @@ def _lengths_by_name(queries: Queries, source: Place) -> list[int]:
     """The lengths of what every method gives that bears the name of the one that is called, of whatever object; none
     where one may give something else."""
     name = _called(source)
-    methods = queries.project.analysis(Suspects).by_name(name) if name else []
+    methods = queries.flow.guessed.methods(name) if name else []
     lengths: set[int] = set()
     for unit in queries.flow.units(iter(methods)):
         given = [Place(source.flow, unit, number) for number in unit.code.returned]

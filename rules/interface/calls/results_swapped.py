@@ -20,7 +20,6 @@ from collections.abc import Iterator
 
 from rules.interface.calls.arguments_swapped import MEANT, go_back, words
 from validator.finding import Finding, Related
-from validator.flow.callgraph.refusable_calls import Suspects
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
@@ -57,7 +56,7 @@ def _called(queries: Queries, call: Place) -> Iterator[Unit]:
         if all(o[0] in ("unit", "bound") for o in call.operand(0).closed.each):
             yield from (target.unit for target in site.targets)
     elif site is None and call.receiver is not None:
-        yield from queries.flow.units(iter(queries.project.analysis(Suspects).by_name(call.method)))
+        yield from queries.flow.units(iter(queries.flow.guessed.methods(call.method)))
 
 
 def _taken(call: Place) -> list[str]:

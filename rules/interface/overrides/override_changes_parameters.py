@@ -25,7 +25,6 @@ from validator.analysis.interfaces.binding import parameters, signature
 from validator.analysis.interfaces.members import own_object
 from validator.facts.model import Call, Param
 from validator.finding import Finding, Related, Severity
-from validator.flow.callgraph.refusable_calls import Suspects
 from validator.flow.objects import Objects
 from validator.flow.queries.outside_program import is_test
 from validator.project import ClassDef, Method, Project
@@ -99,7 +98,7 @@ def _is_of_interface(project: Project, site: Site, base: Method) -> bool:
     """Whether a call on an object of which nothing is known is one of an interface: all methods of its name are."""
     function, call = site
     assert base.cls is not None
-    methods = project.analysis(Suspects).by_name(call.method)
+    methods = project.analysis(Objects).flow.guessed.methods(call.method)
     alike = bool(methods) and all(each.cls is not None and base.cls in each.cls.mro for each in methods)
     return alike and call.receiver != own_object(function) and not project.analysis(Objects).receivers(function, call)
 

@@ -169,7 +169,7 @@ class Reach:
                     continue
                 if site.operations:
                     self._issuing[unit] = None
-                for target in site.targets:
+                for target in (*site.targets, *site.guessed):
                     self._callers.setdefault(target.unit, []).append(unit)
             for number, value in enumerate(unit.code.values):
                 for given in given_away(unit, result, number) if value.op == "call" else ():

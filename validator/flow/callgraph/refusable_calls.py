@@ -6,11 +6,10 @@ name of its own (a variable, an attribute, an import with another name), are fol
 
 from __future__ import annotations
 
-from validator.analysis.interfaces.binding import Misfit, keeps_signature, misfit_of, parameters
+from validator.analysis.interfaces.binding import Misfit, misfit_of, parameters
 from validator.facts.model import Call, Param
 from validator.flow.constructors import Constructors
 from validator.flow.program.flow import Flow
-from validator.models.members import is_telling, of_libraries
 from validator.project import Method, Project
 
 
@@ -20,18 +19,13 @@ class Suspects:
     def __init__(self, project: Project) -> None:
         self.project = project
         self._signatures = _signatures(project)
-        # names of libraries mostly are what libraries call so
-        self._held = set(project.analysis(Flow).stores.written) - of_libraries()
-        self._held.update(row.asname for m in project.modules.values() for row in m.facts.imports if row.asname)
+        self._guessed = project.analysis(Flow).guessed
         self._known: dict[tuple[str, tuple[str | None, ...], bool], bool] = {}
-        self._methods: dict[str, list[Method]] = {}
-        for function in project.functions():
-            self._methods.setdefault(function.name, []).append(function)
 
     def may_refuse(self, function: Method, call: Call, partial: bool) -> bool:
         """Whether something that the call may reach refuses it, by the names alone."""
         name = call.method
-        if call.target == name and name in function.facts.bound or name in self._held:
+        if call.target == name and name in function.facts.bound or name in self._guessed.held:
             return True
         key = (name, tuple([argument.keyword for argument in call.args]), partial)
         if key not in self._known:
@@ -39,17 +33,10 @@ class Suspects:
             self._known[key] = any(misfit_of(params, call, partial=partial) is not None for params in rows)
         return self._known[key]
 
-    def by_name(self, name: str) -> list[Method]:
-        """The methods that a call by a name reaches, whoever is asked: all that bear one which no known library has,
-        and which nothing but methods bears; none otherwise."""
-        methods = self._methods.get(name, [])
-        known = is_telling(name) and name not in self._held
-        return methods if known and all(each.cls is not None and keeps_signature(each) for each in methods) else []
-
     def refused_by_name(self, function: Method, call: Call) -> tuple[Method, Misfit] | None:
         """A method that lacks a keyword of the call, as all of its name do, but has another like it that the call does
         not pass, whoever is asked for it: a name that no known library has, and that nothing but methods bears."""
-        methods = self.by_name(call.method)
+        methods = self._guessed.methods(call.method)
         if any(a.keyword in ("*", "**") for a in call.args):
             return None
         if function.name == call.method:

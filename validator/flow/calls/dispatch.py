@@ -14,10 +14,11 @@ from validator.flow.calls.libraries.external import call_made, external
 from validator.flow.calls.libraries.placement import placed
 from validator.flow.calls.meshes import method_of_mesh
 from validator.flow.calls.mutations import growth, work_in_place
-from validator.flow.calls.own_units import call_object, call_passed, call_unit
+from validator.flow.calls.own_units import call_object, call_passed, call_unit, guess_units
 from validator.flow.calls.sharded_models import run_sharded
 from validator.flow.calls.sites import note_away, note_choice
 from validator.flow.calls.unknown import unknown
+from validator.flow.foreign import is_unknown
 from validator.flow.values import ANYTHING, BOTTOM, MORE, NOT_YET, UNKNOWN, Obj, Val, bare, join, obj, picked
 from validator.ir import Value as Instruction
 
@@ -59,6 +60,8 @@ def _of_callee(call: Call, callee: Val, kinds: set[str]) -> Val:
     note_choice(call.at, call.number, callee)
     if not callee.each or not kinds.isdisjoint(_UNTOLD):
         found.append(unknown(call))
+    if call.is_of_attribute and is_unknown(callee):
+        guess_units(call.at, call.number, call.name, call.arguments)
     run_sharded(call, callee)
     return join([*found, ANYTHING] if MORE in callee.objs else found)
 

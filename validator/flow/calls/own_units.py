@@ -25,7 +25,7 @@ from validator.flow.calls.sites import note
 from validator.flow.foreign import is_unknown
 from validator.flow.program.answers import Site, Target
 from validator.flow.substitution import instantiated
-from validator.flow.values import NOT_YET, TOP, UNKNOWN, Obj, Val, join, join2, of_one
+from validator.flow.values import NOT_YET, TOP, UNKNOWN, Obj, Val, join, join2, obj, of_one
 
 if TYPE_CHECKING:
     from validator.flow.evaluation import Evaluation
@@ -60,6 +60,16 @@ def call_passed(at: Evaluation, position: int, arguments: Arguments) -> Val:
         bindings = defaultdict(lambda: UNKNOWN, bind(at, unit, given, {}))
         found.append(instantiated(at.flow.part(("unit", unit), "returned"), bindings.__getitem__))
     return join(found)
+
+
+def guess_units(at: Evaluation, number: int, name: str, arguments: Arguments) -> None:
+    """Note the methods of the project that a call on an unknown object probably runs, by their name."""
+    found = []
+    for cls, unit in at.flow.guessed.units(name, tuple(keyword for keyword, _ in arguments)):
+        positional, keywords = told_apart(unit, [obj("self", cls)], arguments, NO_SPREADS)
+        found.append(Target(unit, tuple(sorted(bind(at, unit, positional, keywords).items(), key=lambda r: r[0]))))
+    if found:
+        note(at, number, Site((), (), guessed=tuple(found)))
 
 
 def run(

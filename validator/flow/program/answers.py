@@ -46,25 +46,32 @@ class Site(NamedTuple):
     under: Causes = NONE  # what the branches around it depend on
     chosen: Causes = NONE  # by what it varies which of the targets runs
     others: bool = False  # whether something else than the targets may run too
+    guessed: tuple[Target, ...] = ()  # whom a call on an unknown object probably runs, by its name alone
 
     def merged(self, other: Site) -> Site:
-        targets: dict[Unit, dict[int, Val]] = {}
-        for target in (*self.targets, *other.targets):
-            known = targets.setdefault(target.unit, {})
-            for index, value in target.bindings:
-                known[index] = join2(known[index], value) if index in known else value
         operations = {(o.name, o.row.name): o for o in self.operations}
         for o in other.operations:
             key = (o.name, o.row.name)
             operations[key] = o._replace(group=join2(operations[key].group, o.group)) if key in operations else o
         return Site(
-            tuple(Target(unit, tuple(sorted(rows.items(), key=lambda r: r[0]))) for unit, rows in targets.items()),
+            _merged(self.targets, other.targets),
             tuple(operations.values()),
             self.away or other.away,
             self.under | other.under,
             self.chosen | other.chosen,
             self.others or other.others,
+            _merged(self.guessed, other.guessed),
         )
+
+
+def _merged(some: tuple[Target, ...], more: tuple[Target, ...]) -> tuple[Target, ...]:
+    """Calls of one place, each unit once."""
+    targets: dict[Unit, dict[int, Val]] = {}
+    for target in (*some, *more):
+        known = targets.setdefault(target.unit, {})
+        for index, value in target.bindings:
+            known[index] = join2(known[index], value) if index in known else value
+    return tuple(Target(unit, tuple(sorted(rows.items(), key=lambda r: r[0]))) for unit, rows in targets.items())
 
 
 class Result(NamedTuple):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from validator.definitions import ClassDef, Method, Module, Symbol
 from validator.errors import UsageError
 from validator.flow.callgraph.callers import Callers
+from validator.flow.callgraph.guessed_receivers import GuessedReceivers
 from validator.flow.callgraph.name_index import Mentions, name_of
 from validator.flow.callgraph.wrappers import communicating
 from validator.flow.program.answers import EMPTY, NO_MAKERS, Answer, Makers, Passed, Result, grounded, joined, part_of
@@ -64,6 +65,7 @@ class Flow:
         self.solver = Solver(self._equation, joined, bottom, part_of, grounded, self._let_go)
         self._evaluating: list[Evaluation | None] = []
         self.calls_by_name = Callers(self)
+        self.guessed = GuessedReceivers(self)
         self.parameters = Parameters(self)
         self.stores = Stores(self)
         self.fields = Fields(self)

@@ -1,0 +1,85 @@
+"""Whose method a call on an object of which nothing is known probably runs.
+
+A name of several words that no known library has, that methods alone bear, and that one family of classes of the
+project defines: nothing else in sight can be meant. What rests on it is likely, never certain, and no rule that asks
+whom a call reaches is told: it is for what happens among ranks, where a call that is not followed hides a collective.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from validator.analysis.interfaces.binding import keeps_signature
+from validator.definitions import ClassDef, Method
+from validator.flow.queries.outside_program import is_test
+from validator.models.members import is_telling, of_libraries
+
+if TYPE_CHECKING:
+    from validator.flow.program.flow import Flow
+    from validator.flow.program.unit import Unit
+
+
+class GuessedReceivers:
+    """The methods of one project by the names that tell them."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self._families: dict[str, ClassDef | None] = {}
+
+    def methods(self, name: str) -> list[Method]:
+        """The methods that a call by a name reaches, whoever is asked: all that bear one which no known library has,
+        and which nothing but methods bears; none otherwise."""
+        methods = self._methods.get(name, [])
+        known = is_telling(name) and name not in self.held
+        return methods if known and all(each.cls is not None and keeps_signature(each) for each in methods) else []
+
+    def units(self, name: str, names: tuple[str | None, ...]) -> list[tuple[ClassDef, Unit]]:
+        """The methods that a call with these arguments (their keywords, None by position) probably runs, each with the
+        class whose object it is called on."""
+        if name not in self._families:
+            self._families[name] = self._family(name)
+        family = self._families[name]
+        if family is None:
+            return []
+        found = []
+        for method in dict.fromkeys(each for each in family.find_below(name).values() if each is not None):
+            unit = self.flow.unit_of(method)
+            if unit is not None and method.is_method and _takes(unit, names):
+                found.append((family, unit))
+        return found
+
+    def _family(self, name: str) -> ClassDef | None:
+        """The class above all others that define a method of that name; None where there are several such."""
+        used = [each for each in self.methods(name) if not is_test(each.path)]
+        tops = {next(c for c in reversed(each.cls.mro) if name in c.methods) for each in used if each.cls is not None}
+        return tops.pop() if len(tops) == 1 else None
+
+    @cached_property
+    def held(self) -> frozenset[str]:
+        """Names that attributes and imports have too; those of libraries mostly are what libraries call so."""
+        renamed = (row.asname for m in self.flow.project.modules.values() for row in m.facts.imports if row.asname)
+        return frozenset((*(set(self.flow.stores.written) - of_libraries()), *renamed))
+
+    @cached_property
+    def _methods(self) -> dict[str, list[Method]]:
+        found: dict[str, list[Method]] = {}
+        for function in self.flow.project.functions():
+            found.setdefault(function.name, []).append(function)
+        return found
+
+
+def _takes(unit: Unit, names: tuple[str | None, ...]) -> bool:
+    """Whether a method takes as many arguments by position, and such keywords, and lacks none."""
+    if "*" in names or "**" in names:
+        return True
+    params = unit.code.params[1:]
+    kinds = {kind for _, kind in params}
+    by_place = [name for name, kind in params if kind in ("pos", "any")]
+    given = sum(name is None for name in names)
+    keywords = {name for name in names if name is not None}
+    known = {name for name, kind in params if kind in ("any", "kw")}
+    if (given > len(by_place) and "*" not in kinds) or (not keywords <= known and "**" not in kinds):
+        return False
+    filled = {*by_place[:given], *keywords, *unit.code.defaults}
+    return all(name in filled for name, kind in params if kind in ("pos", "any", "kw"))
