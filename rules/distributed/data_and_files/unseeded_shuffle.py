@@ -199,6 +199,37 @@ def loader(path):
     return DataLoader(data, sampler=DistributedSampler(data))
 """
 
+_SAMPLER = """
+import numpy as np
+import torch
+import torch.distributed as dist
+
+class Sampler:
+    def __init__(self, dataset, world_size, rank):
+        self.dataset, self.world_size, self.place = dataset, world_size, rank
+        self.epoch = None
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        if self.epoch is None:
+            assert self.world_size == 1 and self.place == 0
+            seed = int(torch.empty((), dtype=torch.int64).random_().item())
+        else:
+            seed = {seed}
+        order = np.random.default_rng(seed).permutation(len(self.dataset)){mark}
+        part = len(order) // self.world_size
+        yield from order[part * self.place : part * (self.place + 1)]
+
+class Dataset:
+    def make_sampler(self, world_size, rank):
+        return Sampler(self, world_size, rank)
+
+def loaded(text):
+    return eval(text).make_sampler(dist.get_world_size(), dist.get_rank())
+"""
+
 INCORRECT = [
     _DATASET.format(shuffle="random.shuffle(self.rows)  # error: MP532"),
     """
@@ -256,7 +287,10 @@ def loader(dataset, args):
     sampler = DistributedSampler(dataset, shuffle=True, seed=seed)  # error: MP532
     return DataLoader(dataset, sampler=sampler)
 """,
+    # one class alone has the method that makes the sampler: nobody knows what the text gives
+    _SAMPLER.format(seed="self.epoch + self.place", mark="  # error: MP532"),
 ]
+
 
 CORRECT = [
     # each rank sends its own rows about in an order of its own, and puts them back
@@ -376,4 +410,5 @@ def loader(dataset, args):
     sampler = DistributedSampler(dataset, rank=rank, shuffle=True, seed=args.global_seed)
     return DataLoader(dataset, sampler=sampler)
 """,
+    _SAMPLER.format(seed="self.epoch", mark=""),
 ]

@@ -711,7 +711,48 @@ def save(path):
     if rank == 1:
         dist.barrier()  # error: MP501
 """,
+    # nobody knows what the factory of a library makes: one class alone has a method of that name, which is likely
+    """
+import torch.distributed as dist
+from registry import build
+
+class Accumulator:
+    def update_over_ranks(self, value, sync=True):
+        if sync:
+            dist.all_reduce(value)  # error: MP501
+
+class Trainer:
+    def __init__(self, config):
+        self.seen = build(config.accumulator)
+
+    def evaluate(self, values):
+        for value in values:
+            self.seen.update_over_ranks(value, sync=True)
+
+    def train(self, values):
+        if dist.get_rank() == 0:
+            self.evaluate(values)
+""",
+    # an attribute that one class alone has
+    """
+import os
+from dataclasses import dataclass
+import torch.distributed as dist
+
+@dataclass
+class Processes:
+    count: int
+    leads: bool
+
+def processes():
+    return Processes(int(os.environ["WORLD_SIZE"]), leads=int(os.environ["RANK"]) == 0)
+
+def evaluate(config, value):
+    if config.runtime.processes.leads:
+        dist.all_reduce(value)  # error: MP501
+""",
 ]
+
 
 CORRECT = [
     _RESUMED.format(start="if os.path.exists(path):\n            self.resume(path)", mark=""),
@@ -1649,6 +1690,27 @@ def leader_first(local_rank):
 def main(path):
     with leader_first(LOCAL_RANK):
         print(path)
+""",
+    # two classes have a method of that name, which may be a third one's; a name that libraries have, too
+    """
+import torch.distributed as dist
+from registry import build
+
+class Accumulator:
+    def update_over_ranks(self, value):
+        dist.all_reduce(value)
+
+    def update(self, value):
+        dist.all_reduce(value)
+
+class Local:
+    def update_over_ranks(self, value):
+        self.value = value
+
+def train(config, value):
+    if dist.get_rank() == 0:
+        build(config).update_over_ranks(value)
+        build(config).update(value)
 """,
     # the kind of the device is the job's; whether there are ranks at all is, too, also kept in a variable
     """

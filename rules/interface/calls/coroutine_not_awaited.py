@@ -22,7 +22,6 @@ from types import CoroutineType
 
 from validator.analysis.interfaces.binding import parameters
 from validator.finding import Finding, Related, Severity
-from validator.flow.callgraph.refusable_calls import Suspects
 from validator.flow.objects import Callee, Objects, is_of_unknown, is_passed
 from validator.flow.queries.base import Place, Queries
 from validator.project import Method, Project
@@ -37,7 +36,7 @@ _OF_COROUTINES = frozenset(dir(CoroutineType))
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    queries, objects, suspects = project.analysis(Queries), project.analysis(Objects), project.analysis(Suspects)
+    queries, objects = project.analysis(Queries), project.analysis(Objects)
     names = {function.name for function in project.functions() if function.facts.is_async}
     for place in queries.called_in_program(frozenset(names)):
         how = _misused(place)
@@ -47,7 +46,9 @@ def check_project(project: Project) -> Iterator[Finding]:
         if reached.complete and reached.callees and all(map(_is_coroutine, reached.callees)):
             yield _report(place, reached.callees[0], how, "warning" if is_passed(place.operand(0)) else RULE.severity)
         elif place.unit.code.is_async and is_of_unknown(objects, place.operand(0)):
-            named = [Callee(each.qualname, parameters(each), each) for each in suspects.by_name(place.method)]
+            named = [
+                Callee(each.qualname, parameters(each), each) for each in queries.flow.guessed.methods(place.method)
+            ]
             if named and all(map(_is_coroutine, named)):
                 yield _report(place, named[0], how, "warning")
 

@@ -1,4 +1,4 @@
-"""Whose method a call on an object of which nothing is known probably runs.
+"""Whose method a call on an object of which nothing is known probably runs, and whose attribute is asked of it.
 
 A name of several words that no known library has, that methods alone bear, and that one family of classes of the
 project defines: nothing else in sight can be meant. What rests on it is likely, never certain, and no rule that asks
@@ -26,6 +26,7 @@ class GuessedReceivers:
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
         self._families: dict[str, ClassDef | None] = {}
+        self._holders: dict[str, ClassDef | None] = {}
 
     def methods(self, name: str) -> list[Method]:
         """The methods that a call by a name reaches, whoever is asked: all that bear one which no known library has,
@@ -47,6 +48,33 @@ class GuessedReceivers:
             unit = self.flow.unit_of(method)
             if unit is not None and method.is_method and _takes(unit, names):
                 found.append((family, unit))
+        return found
+
+    def holder(self, name: str) -> ClassDef | None:
+        """The class whose objects probably have an attribute that is asked of an unknown object: the one family of
+        the project's classes that stores it, declares it or has it as a property."""
+        if name not in self._holders:
+            self._holders[name] = self._holding(name)
+        return self._holders[name]
+
+    def _holding(self, name: str) -> ClassDef | None:
+        owners = self._owners.get(name, ())
+        if not owners:
+            return None
+        tops = {next(c for c in reversed(each.mro) if name in c.own_attributes) for each in owners}
+        if len(tops) != 1:
+            return None
+        top = tops.pop()
+        family = {top, *top.descendants()}
+        writers = (each for each in self.flow.stores.writers(name) if not is_test(each.path))
+        return top if all(writer.cls in family for writer in writers) else None
+
+    @cached_property
+    def _owners(self) -> dict[str, list[ClassDef]]:
+        found: dict[str, list[ClassDef]] = {}
+        for cls in self.flow.project.classes():
+            for name in () if is_test(cls.path) else cls.own_attributes:
+                found.setdefault(name, []).append(cls)
         return found
 
     def _family(self, name: str) -> ClassDef | None:

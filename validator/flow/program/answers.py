@@ -92,6 +92,7 @@ class Result(NamedTuple):
     placings: tuple[tuple[Val, str, str], ...] = ()  # (object, attribute, step): what lies there is placed otherwise
     steps: dict[tuple[int, int], tuple[str, ...]] = {}  # noqa: RUF012  (call, position) -> how it places an argument
     waiting: bool = False  # whether some of the values are not known yet
+    guessed: dict[Unit, tuple[Passed, ...]] = {}  # noqa: RUF012  (calls that probably run units, by unit)
 
     @property
     def makes(self) -> frozenset[ClassDef]:
@@ -176,8 +177,8 @@ def joined(old: Any, new: Any) -> Any:
     )  # fmt: skip
 
 
-_OF_CALLS = ("passed", "made")
-_ROWS = ("globals", "class_names", "made", "switched", "passed", "stored", "filled")
+_OF_CALLS = ("passed", "guessed", "made")
+_ROWS = ("globals", "class_names", "made", "switched", "passed", "guessed", "stored", "filled")
 
 
 def _united(old: tuple[T, ...], new: tuple[T, ...]) -> tuple[T, ...]:

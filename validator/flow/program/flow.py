@@ -324,6 +324,11 @@ class Flow:
         found: tuple[Passed, ...] | None = self.part(("unit", caller), ("passed", unit))
         return found
 
+    def guessed_to(self, caller: Unit, unit: Unit) -> tuple[Passed, ...] | None:
+        """What calls in another unit pass that probably run this one; None while that is not known."""
+        found: tuple[Passed, ...] | None = self.part(("unit", caller), ("guessed", unit))
+        return found
+
     def vals(self, unit: Unit, numbers: tuple[int, ...]) -> tuple[Val, ...]:
         """Some of the values of a unit."""
         found: tuple[Val, ...] | None = self.part(("unit", unit), ("vals", numbers))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from validator.domains.spmd import unsure
 from validator.flow.annotations import declared
 from validator.flow.callgraph.sections import of_program
 from validator.flow.narrowing import kept_by
 from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_test
-from validator.flow.values import BOTTOM, NOT_YET, UNKNOWN, Val, const, join, join_origins
+from validator.flow.values import BOTTOM, NOT_YET, UNKNOWN, Val, const, join, join2, join_origins
 from validator.ir import Code
 
 if TYPE_CHECKING:
@@ -35,9 +36,13 @@ class Parameters:
         if not is_test(unit.path):  # what tests pass, stand-ins and all, is not what the program has
             callers = tuple(each for each in callers if not is_test(each.path)) or callers
         for caller in callers:
-            rows = self.flow.passed(caller, unit)
-            if rows is None:
+            rows, guessed = self.flow.passed(caller, unit), self.flow.guessed_to(caller, unit)
+            if rows is None or guessed is None:
                 found.append(NOT_YET)
+            for passed in guessed or ():
+                value = passed.argument(position)
+                value = self.default(unit, name) if value is None else self.flow.close(value, caller)
+                found.append(_guess(value) if value is not NOT_YET else value)
             for passed in rows or ():
                 value = passed.argument(position)
                 if value is None:
@@ -109,6 +114,12 @@ class Parameters:
         elif name in models.likely["batches"] or name in models.likely["losses"] or name.endswith("loader"):
             value = Val(v=data(sure=False))
         return value.with_causes(p=data(sure=False)) if name in models.likely["optional"] else value
+
+
+def _guess(value: Val) -> Val:
+    """What a call passes that probably runs a unit: it is likely that the parameter holds it, or another thing."""
+    either = join2(value, UNKNOWN)
+    return Val(either.objs, unsure(value.v), unsure(value.n), unsure(value.p), either.state)
 
 
 def _is_loop_variable(code: Code, number: int) -> bool:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from validator.domains.axes import SOME, WHOLE
 from validator.domains.spmd import OF_ONE, Causes, combined, member, only, unsure
 from validator.flow.calls.groups import axes_in
+from validator.flow.calls.hints import hint_of
 from validator.flow.merging.conditions import TESTED_FOR_PRESENCE, tests_around
 from validator.flow.merging.equality import is_none, is_same
-from validator.flow.values import NONE_OBJ, NOTHING, Obj, Val, group_of
+from validator.flow.values import NONE_OBJ, NOTHING, TOP, Obj, Val, group_of
 from validator.ir import Value as Instruction
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def compare(at: Evaluation, number: int, value: Instruction) -> Val:
             return Val(v=combined(one.p, one.v - ranks))
     if value.data in ("In", "NotIn"):
         return _membership(at, number, value, left, right)
-    return Val(_several(value.data, left, right), combined(left.v, right.v))
+    return Val(_several(at, value, left, right), combined(left.v, right.v))
 
 
 def _presence(left: Val, right: Val) -> Val | None:
@@ -98,15 +99,16 @@ def _is_made_under(at: Evaluation, test: int, name: str) -> bool:
     return found
 
 
-def _several(operator: str, left: Val, right: Val) -> frozenset[Obj]:
-    """Whether a comparison of the number of processes tells a job of one process."""
-    most = right.constant()
-    if not left.of("size") or not isinstance(most, int):
+def _several(at: Evaluation, value: Instruction, left: Val, right: Val) -> frozenset[Obj]:
+    """Whether a comparison of the number of processes tells a job of one process: of what is known to be that number,
+    or, where it is not known what it is, bears its name."""
+    most, counts = right.constant(), ("size", group_of(WHOLE))
+    if not isinstance(most, int) or any(o[0] not in ("const", "top", "made") and o != counts for o in left.each):
         return NOTHING
-    counts = ("size", group_of(WHOLE))
-    if counts not in left.objs or any(o[0] not in ("const", "top", "made") and o != counts for o in left.each):
+    named = TOP in left.objs and hint_of(at, value.args[0]) in at.models.likely["worlds"]
+    if counts not in left.objs and not named:
         return NOTHING
-    holds = OF_ONE.get((operator, most))
+    holds = OF_ONE.get((value.data, most))
     return NOTHING if holds is None else frozenset({("several", not holds)})
 
 

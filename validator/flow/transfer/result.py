@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from validator.domains.spmd import NONE, Causes
@@ -11,7 +12,7 @@ from validator.flow.containers import fillings
 from validator.flow.merging.conditions import stored_under
 from validator.flow.merging.equality import is_one_thing
 from validator.flow.merging.phis import times_grown
-from validator.flow.program.answers import Passed, Result, Site
+from validator.flow.program.answers import Passed, Result, Site, Target
 from validator.flow.transfer.storing import attribute_stored
 from validator.flow.values import NONE_OBJ, NOT_YET, Val, elements, in_parts, join, join_ways, obj
 
@@ -44,10 +45,10 @@ def result_of_unit(at: Evaluation) -> Result:
         tuple(at.vals), returned, join(left.yielded),
         dict(_outs(at, unshared)), sites, left.global_names, left.class_names,
         _together(row for made in at.made.values() for row in made.items()),
-        _together(at.switched.values()), _passed({**sites, **at.parts}),
+        _together(at.switched.values()), _passed({**sites, **at.parts}, attrgetter("targets")),
         _together((name, (owner, kept)) for owner, name, kept in left.attributes),
         _together((name, (owner, content)) for name, owner, content in fillings(at)),
-        tuple(placings), {**at.wrapped, **at.steps}, NOT_YET in at.vals,
+        tuple(placings), {**at.wrapped, **at.steps}, NOT_YET in at.vals, _passed(sites, attrgetter("guessed")),
     )  # fmt: skip
 
 
@@ -148,11 +149,11 @@ def _outs(at: Evaluation, unshared: frozenset[int]) -> list[tuple[int, Val]]:
     return [(position, join(at.vals[n] for n in ends)) for position, ends in changed]
 
 
-def _passed(sites: dict[int, Site]) -> dict[Unit, tuple[Passed, ...]]:
+def _passed(sites: dict[int, Site], of: Callable[[Site], tuple[Target, ...]]) -> dict[Unit, tuple[Passed, ...]]:
     return _together(
         (target.unit, Passed(number, target.bindings, site.away, site.under))
         for number, site in sites.items()
-        for target in site.targets
+        for target in of(site)
     )
 
 
