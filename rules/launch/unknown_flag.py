@@ -203,6 +203,52 @@ from rl.arguments import Evaluation, read
 args = read(Evaluation)
 """
 
+_OF_TABLES = """\
+# file: demo/options.py
+import argparse
+
+
+def add_table(parser, table):
+    for name, value in table.items():
+        if isinstance(value, bool):
+            parser.add_argument(f"--{name}", default=value, action=argparse.BooleanOptionalAction)
+            continue
+        kind = str if value is None else type(value)
+        parser.add_argument(f"--{name}", default=value, type=kind)
+
+
+def of_models():
+    return dict(width=64, use_kl=False)
+# file: demo/sample.py
+import argparse
+from demo.options import add_table, of_models
+
+
+def arguments():
+    table = dict(batch=16, path="")
+    table.update(of_models())
+    parser = argparse.ArgumentParser()
+    add_table(parser, table)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    print(arguments())
+# file: demo/train.py
+import argparse
+from demo.options import add_table, of_models
+
+
+def arguments():
+    parser = argparse.ArgumentParser()
+    add_table(parser, {"rate": 0.1, **of_models()})
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    print(arguments())
+"""
+
 INCORRECT = (
     _TRAIN
     + """# file: scripts/train.sh
@@ -289,6 +335,12 @@ python -m rl.train --ppo-epochs 2 --optimizer.learning-rate 1e-6 \\
     --learning_rate 1e-6  # error: MP701
 python -m rl.evaluate --ppo_epochs 2  # error: MP701
 """,
+    # options that a loop over a table makes, each caller with its own table
+    _OF_TABLES
+    + """# file: run.sh
+python -m demo.sample --width 8 --rate 0.2 --use_kl --batch 4  # error: MP701
+python -m demo.train --rate 0.2 --use_kl True  # error: MP701
+""",
 )
 
 CORRECT = (
@@ -349,5 +401,10 @@ python demo/generate.py --anything
 torchrun --nproc_per_node 8 -m demo.train --tp_size 2
 python tune.py --tp_size 2 --trials 3
 python -m demo.serve --port 80 --anything
+""",
+    _OF_TABLES
+    + """# file: run.sh
+python -m demo.sample --width 8 --no-use_kl --batch 4 --path x
+python -m demo.train --rate 0.2 --use_kl
 """,
 )

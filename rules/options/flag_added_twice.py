@@ -77,7 +77,10 @@ def _meet(project: Project, parser: Parser, first: Option, second: Option) -> bo
     if one.unit is other.unit:
         blocks = one.value.block, other.value.block
         code = one.unit.code
-        return blocks[1] in reachable(code, start=blocks[0]) or blocks[0] in reachable(code, start=blocks[1])
+        loops = {code.blocks[block].loop for block in blocks}
+        header = loops.pop() if len(loops) == 1 else -1  # the next round of a loop adds options of other names
+        ways = [reachable(code, header, block) for block in blocks]
+        return blocks[1] in ways[0] or blocks[0] in ways[1]
     return all(map(partial(_always, project, parser), (one, other)))
 
 
@@ -239,5 +242,23 @@ def programs():
 if __name__ == "__main__":
     programs()
     HfArgumentParser(TrainArguments).parse_args_into_dataclasses()
+""",
+    # another round of the loop is another name
+    """\\
+import argparse
+
+
+def main(size):
+    parser = argparse.ArgumentParser()
+    for name, value in {"size": size, "path": ""}.items():
+        if isinstance(value, bool):
+            parser.add_argument(f"--{name}", action="store_true")
+        else:
+            parser.add_argument(f"--{name}", default=value)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main(1)
 """,
 )

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from validator.analysis.interfaces.members import fills
 from validator.definitions import ClassDef, Method
+from validator.flow.control import reached
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.outside_program import is_test
 from validator.flow.values import Obj, const_obj
-from validator.ir.model import Code, Value
+from validator.ir.model import Value
 
 if TYPE_CHECKING:
     from validator.analysis.usage import Usage
@@ -278,20 +279,6 @@ class KnownCalls:
             return True
         callee = Place(self.flow, user, user.code.values[number].args[0]).closed.each
         return bool(callee) and all(o[0] in ("unit", "bound", "class", "ext") and o[1] is not unit for o in callee)
-
-
-def reached(code: Code, truth: Callable[[int], bool | None]) -> set[int]:
-    """The blocks to which some way leads, going by tests that always are the same."""
-    found, queue = {0}, [0]
-    while queue:
-        block = code.blocks[queue.pop()]
-        following = [*block.successors(), *block.handlers]
-        if block.end[0] == "branch" and (holds := truth(block.end[1])) is not None:
-            following = [block.end[2 if holds else 3], *block.handlers]
-        fresh = [each for each in following if each not in found]
-        found.update(fresh)
-        queue += fresh
-    return found
 
 
 def _is_harmless(values: list[Value], user: Value) -> bool:

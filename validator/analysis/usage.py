@@ -12,12 +12,13 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.analysis.interfaces.unspelled import Unspelled
-from validator.analysis.known_calls import KnownCalls, reached
+from validator.analysis.known_calls import KnownCalls
 from validator.definitions import PLAIN_BASES, ClassDef, External, Method, Module, Symbol, Value
 from validator.files.naming import is_installed
 from validator.finding import Severity
 from validator.flow import Flow
 from validator.flow.callgraph.name_index import words_of
+from validator.flow.control import reached
 from validator.flow.objects import runs
 from validator.flow.program.symbols import is_plain
 from validator.flow.program.unit import Unit

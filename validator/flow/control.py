@@ -7,7 +7,7 @@ the ends of the process are (`sys.exit(main())` at the end), else the tests of i
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import cached_property
 
 from validator.ir import Code, Value
@@ -316,3 +316,17 @@ def comes_after(code: Code, late: Value, number: int, early: Value, first: int) 
     if late.block == early.block:
         return number > first
     return late.block not in reachable(code, but=early.block)
+
+
+def reached(code: Code, truth: Callable[[int], bool | None]) -> set[int]:
+    """The blocks to which some way leads, going by tests that always are the same."""
+    found, queue = {0}, [0]
+    while queue:
+        block = code.blocks[queue.pop()]
+        following = [*block.successors(), *block.handlers]
+        if block.end[0] == "branch" and (holds := truth(block.end[1])) is not None:
+            following = [block.end[2 if holds else 3], *block.handlers]
+        fresh = [each for each in following if each not in found]
+        found.update(fresh)
+        queue += fresh
+    return found

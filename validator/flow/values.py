@@ -482,7 +482,7 @@ def picked(value: Val, key: int | str) -> Val:
     return join(found)
 
 
-_MANY_KEYS = 24
+MANY_KEYS = 64
 
 
 def dictionary_of(parts: Iterable[tuple[object, Val]]) -> Val:
@@ -502,7 +502,7 @@ def dictionary_of(parts: Iterable[tuple[object, Val]]) -> Val:
             rows[key] = held
         else:
             rest = join2(rest or BOTTOM, held)
-    if len(rows) > _MANY_KEYS:
+    if len(rows) > MANY_KEYS:
         rest, rows = join([*rows.values(), rest or BOTTOM]), {}
     return Val(frozenset({("dict", tuple(sorted(rows.items(), key=lambda r: str(r[0]))), rest)}))
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from validator.facts.model import At, Call
-from validator.flow.literals import UNKNOWN, literal, rounds, text
+from validator.flow.literals import UNKNOWN, Round, literal, rounds, text
 from validator.flow.queries.base import Place
 
 _FLAG_ACTIONS = ("store_true", "store_false", "store_const", "count", "append_const", "help", "version")
@@ -37,13 +37,14 @@ class Option(NamedTuple):
         return self.action not in _FLAG_ACTIONS and "BooleanOptionalAction" not in self.action
 
 
-def options_of(place: Place, call: Call) -> list[Option] | None:
-    """The options that a call of `add_argument` adds; None where their names are computed."""
+def options_of(place: Place, call: Call, given: Round | None = None) -> list[Option] | None:
+    """The options that a call of `add_argument` adds; None where their names are computed. `given`: what the
+    parameters hold of the function in which it stands."""
     numbers, names = place.value.args[1:], place.value.data.names
     named = {name: place.value_at(n) for name, n in zip(names, numbers, strict=True) if name is not None}
     flags = [place.value_at(n) for name, n in zip(names, numbers, strict=True) if name is None]
     found: list[Option] = []
-    for known in rounds(place):
+    for known in rounds(place, given):
         spelled = [text(flag, known) for flag in flags]
         dest = text(named["dest"], known) if "dest" in named else ""
         if None in spelled or dest is None or not any(spelled):

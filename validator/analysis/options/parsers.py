@@ -17,9 +17,11 @@ from validator.analysis.options.class_parsers import ClassParsers, library_class
 from validator.analysis.options.option import Option, options_of
 from validator.facts.model import At, Call
 from validator.flow.callgraph.receivers import meeting
-from validator.flow.literals import UNKNOWN, text
+from validator.flow.literals import UNKNOWN, Round, literal, text
 from validator.flow.objects import Objects
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.escapes import argument_of
 from validator.flow.values import Obj, Val, elements, parts_of
 from validator.models.signatures import Signature
 from validator.project import ClassDef, Method, Module, Project
@@ -275,16 +277,28 @@ class Options:
         elif method not in _OWN and not self.objects.run_by(place):  # `add_arguments` of simple_parsing
             parser.why = f"`{call.target}` may add options"
 
-    @staticmethod
-    def _added(parser: Parser, place: Place, call: Call) -> list[Option]:
+    def _added(self, parser: Parser, place: Place, call: Call) -> list[Option]:
         spread = [a.keyword for a in call.args]
         if not call.positional and "**" in spread or "*" in spread:
             parser.why = "an option is added from unpacked arguments"
             return []
-        options = options_of(place, call)
-        if options is None:
-            parser.why = "the name of an option is computed"
-        return options or []
+        passed: list[Round] = list(self._passed_with(parser, place.unit)) or [{}]
+        found: list[Option] = []
+        for options in (options_of(place, call, given) for given in passed):
+            if options is None:
+                parser.why = "the name of an option is computed"
+            found += [each for each in options or () if each not in found]
+        return found
+
+    def _passed_with(self, parser: Parser, unit: Unit) -> Iterator[Round]:
+        """What the parameters of a function hold in each call that passes a parser to it."""
+        values = unit.code.values
+        numbers = {value.data[0]: n for n, value in enumerate(values) if value.op == "param"}
+        for caller, passed in self.flow.calls_of(unit):
+            given = {p: argument_of(caller, passed.site, unit, p) for p in numbers}
+            places = {p: Place(self.flow, caller, number) for p, number in given.items() if number is not None}
+            if any(o[1] == parser.made for place in places.values() for o in self._parsers(place, place.val)):
+                yield {numbers[p]: literal(place) for p, place in places.items()}
 
     def _given(self, parser: Parser, place: Place, function: Method, call: Call) -> None:
         """Note that a call is given a parser."""

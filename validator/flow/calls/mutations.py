@@ -9,7 +9,19 @@ from validator.domains.spmd import NONE, combined
 from validator.flow.calls.arguments import Arguments
 from validator.flow.calls.libraries.randomness import drawn_as
 from validator.flow.containers import GROWING
-from validator.flow.values import UNKNOWN, Val, beside, elements, is_text, join2, obj, sequence, unordered
+from validator.flow.values import (
+    NOT_YET,
+    UNKNOWN,
+    Val,
+    beside,
+    dictionary_of,
+    elements,
+    is_text,
+    join2,
+    obj,
+    sequence,
+    unordered,
+)
 from validator.models import Row
 
 if TYPE_CHECKING:
@@ -26,6 +38,8 @@ def growth(name: str, arguments: Arguments) -> Callable[[Val], Val] | None:
     added = arguments[-1][1]
 
     def change(before: Val) -> Val:
+        if name == "update" and before.objs and all(o[0] == "dict" for o in before.each):
+            return _updated(before, arguments)
         if not any(o[0] in ("tuple", "seq") for o in before.each):
             mapping = name == "update" and any(o[0] in ("dict", "param") for o in before.each)
             more = obj("dict", (), UNKNOWN).objs if mapping else NONE  # it may have any key now
@@ -38,6 +52,15 @@ def growth(name: str, arguments: Arguments) -> Callable[[Val], Val] | None:
         return Val(grown.objs | order, combined(before.v, added.v), n, before.p, before.state)
 
     return change
+
+
+def _updated(before: Val, arguments: Arguments) -> Val:
+    """A dictionary with what another one has, and what keywords add."""
+    if any(value is NOT_YET for _, value in arguments):
+        return NOT_YET
+    added = [(None if name in (None, "**") else name, value) for name, value in arguments]
+    made = dictionary_of([(None, before), *added])
+    return Val(made.objs, before.v, before.n, before.p, before.state)
 
 
 def work_in_place(call: Call) -> Callable[[Val], Val] | None:

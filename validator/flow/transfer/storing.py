@@ -7,7 +7,18 @@ from typing import TYPE_CHECKING
 from validator.domains.spmd import combined, only
 from validator.flow.calls.group_loops import around_groups
 from validator.flow.merging.conditions import stored_under
-from validator.flow.values import BOTTOM, NONE_OBJ, UNKNOWN, Obj, Val, elements, is_dictionary, join2, unordered
+from validator.flow.values import (
+    BOTTOM,
+    MANY_KEYS,
+    NONE_OBJ,
+    UNKNOWN,
+    Obj,
+    Val,
+    elements,
+    is_dictionary,
+    join2,
+    unordered,
+)
 from validator.ir import Value as Instruction
 
 if TYPE_CHECKING:
@@ -42,7 +53,7 @@ def store_item(at: Evaluation, number: int, value: Instruction) -> Val:
 
 def _with_item(o: Obj, key: object, stored: Val, before: Val) -> Obj:
     """One of the containers that a value may be, with something stored under a key (None: it is not known which)."""
-    if o[0] == "dict" and key is not None and len(o[1]) < 24:
+    if o[0] == "dict" and key is not None and len(o[1]) < MANY_KEYS:
         rows = dict(o[1])
         rows[key] = join2(rows.get(key, BOTTOM), stored)
         return ("dict", tuple(sorted(rows.items(), key=lambda r: str(r[0]))), o[2])
