@@ -8,7 +8,9 @@ What it does
     take different ways; a group made by `new_group()` without ranks holds them all. A barrier that is the first or last
     statement under a plain test for the rank can be lifted out of it. A model that `DistributedDataParallel` wraps
     waits in `forward` without gradients, too, if it surely has buffers (`BatchNorm`, `register_buffer`): a warning, as
-    of several such passes after each other only the first one brings them.
+    of several such passes after each other only the first one brings them. A call on an object of which nothing is
+    known is followed where one family of classes of the project alone has a method of that name, of several words and
+    known of no library; what rests on that is a warning at most.
 
 Why is this bad
     The ranks that arrive wait for the ones that never come. Nothing is printed; the job hangs until the time-out of
