@@ -65,6 +65,8 @@ class Paths:
         if op in ("free", "name"):
             return (f"{value.data}",)  # whatever reads it, as long as nobody assigns it
         if op == "phi":
+            if (root := self.unit.root(number)) != number:  # also around loops, where each phi is an operand of others
+                return self._of(root, whole)
             different = {self._of(each, whole) for each in args} - {(number,)}
             return different.pop() if len(different) == 1 else (number,)
         return self._called(number, value, whole) if op == "call" else (number,)

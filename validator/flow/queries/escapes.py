@@ -224,7 +224,9 @@ def argument_of(caller: Unit, call: int, unit: Unit, position: int) -> int | Non
     shift = implicit(caller, value, unit)
     callee = caller.code.values[value.args[0]]
     if shift and position == 0:
-        return call if unit.name == "__init__" else callee.args[0] if callee.op == "attr" else value.args[0]
+        if unit.name == "__init__" and callee.data != "__init__":
+            return call
+        return callee.args[0] if callee.op == "attr" else value.args[0]
     name = unit.code.params[position][0]
     for place, keyword in enumerate(value.data.names):
         if keyword == name or (keyword in (None, "@") and place + shift == position):

@@ -10,13 +10,13 @@ from validator.domains.placement import PLAIN
 from validator.domains.spmd import Causes, combined, held, only, rank, unsure
 from validator.flow.attributes import attribute
 from validator.flow.calls.arguments import Arguments
-from validator.flow.calls.construction import as_dictionary
+from validator.flow.calls.construction import as_dictionary, construct
 from validator.flow.calls.elements import element
 from validator.flow.calls.libraries.computed import same
 from validator.flow.calls.libraries.containers import LAZY
 from validator.flow.calls.libraries.environment import environment
 from validator.flow.calls.libraries.rows import by_row
-from validator.flow.calls.own_units import own_class
+from validator.flow.calls.own_units import call_unit, own_class
 from validator.flow.calls.protocols import ask_object, drain
 from validator.flow.calls.sites import note_switch
 from validator.flow.foreign import NOBODY
@@ -128,6 +128,24 @@ def _empty(call: Call, dotted: str, arguments: Arguments) -> Val | None:
     return None if arguments else tuple_of(())
 
 
+def _of_factory(call: Call, dotted: str, arguments: Arguments) -> Val | None:
+    """A dictionary that makes what it is asked for, of the objects of the project that it makes."""
+    if len(arguments) != 1 or arguments[0][0] is not None:
+        return None
+    factories = arguments[0][1].each
+    made = [value for o in factories if (value := _made_by(call, o)) is not None]
+    return obj("dict", (), join(made)) if made and len(made) == len(factories) else None
+
+
+def _made_by(call: Call, factory: Obj) -> Val | None:
+    """What a class or a function of the project makes that is called without arguments."""
+    if factory[0] == "class":
+        return construct(call.at, call.number, factory[1], [])
+    if factory[0] == "unit" and not factory[1].code.params:
+        return call_unit(call.at, call.number, factory[1], [], [])
+    return None
+
+
 def _fields(call: Call, dotted: str, arguments: Arguments) -> Val | None:
     return as_dictionary(call.at, call.number, arguments[0][1]) if arguments else None
 
@@ -175,7 +193,8 @@ def _environment(call: Call, dotted: str, arguments: Arguments) -> Val | None:
 
 _SPECIAL: dict[str, Callable[[Call, str, Arguments], Val | None]] = {
     "list": _empty, "set": _empty,
-    "dict": _dictionary, "dataclasses.asdict": _fields, "~receiver": _receiver, "functools.wraps": _itself,
+    "dict": _dictionary, "collections.defaultdict": _of_factory,
+    "dataclasses.asdict": _fields, "~receiver": _receiver, "functools.wraps": _itself,
     "~itself": _itself, "super": _super, "getattr": _attribute, "hasattr": _attribute, "os.getenv": _environment,
     "os.environ.get": _environment,
 }  # fmt: skip
