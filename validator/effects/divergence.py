@@ -35,6 +35,7 @@ from validator.effects.trace import (
     Traces,
     parts,
 )  # fmt: skip
+from validator.effects.uneven_containers import UnevenContainers
 from validator.facts.model import At
 from validator.finding import Related, Severity
 from validator.flow.program.answers import Target
@@ -64,6 +65,7 @@ class Divergence(NamedTuple):
     block: int
     asks: bool  # whether the condition itself asks for the rank, or for a number of the rank's own
     turns: bool = False  # whether ranks take the rounds of a loop in turns: as many each, if they divide evenly
+    grown: Place | None = None  # where some ranks alone put something into what the loop goes through
 
     @property
     def kind(self) -> str:
@@ -108,6 +110,8 @@ def report(found: Divergence) -> Report:
     line = found.place[0]
     test = f"`{found.test}`"
     apart = f"their own {test} (not reduced over ranks)" if found.kind == "local" else test
+    if found.grown is not None:
+        apart = f"{test}, to which some alone add in `{found.grown.unit.qualname}`"
     through = f" through `{'` → `'.join(_shortened(op.via))}`" if op.via else ""
     group = f" on `{op.group}`" if op.group else ""
     where = f"in `{unit.qualname}`" if unit.qualname != "<module>" else "at module level"
@@ -125,6 +129,8 @@ def report(found: Divergence) -> Report:
     some = f"{where} only some ranks, told apart by {apart}, get there{through}"
     message = f"not every rank reaches `{op.name}`{group}: {some}; {others}"
     related = [Related(unit.path, line, f"the ranks part here, on {test}")]
+    if found.grown is not None:
+        related.append(Related(found.grown.unit.path, found.grown.at[0], "only some ranks add something here"))
     if op.via:
         related.append(Related(unit.path, op.here[0], f"`{op.via[0]}` is called here"))
         related.append(Related(op.path, op.at[0], f"and reaches `{op.name}` here"))
@@ -168,6 +174,10 @@ class Divergences:
     @cached_property
     def traces(self) -> Traces:
         return Traces(self.flow, frozenset(self.flow.effectful()))
+
+    @cached_property
+    def uneven(self) -> UnevenContainers:
+        return UnevenContainers(self.traces)
 
     @cached_property
     def all(self) -> tuple[Divergence, ...]:
@@ -308,6 +318,9 @@ class Divergences:
             causes = varying(frame.causes(repeat.causes, self.flow))
             if causes and (first or any(c.kind == "param" for c in repeat.causes)):
                 yield from self._loop(unit, repeat, causes, frame)
+            elif first and (grown := self.uneven.of(unit, repeat.header)) is not None:
+                found_in = self._loop(unit, repeat, grown.causes, frame)
+                yield from (found._replace(asks=True, grown=grown.place) for found in found_in)
 
     def _is_of_some(self, unit: Unit) -> bool:
         """Whether all calls of a unit stand under tests of the rank: what ranks do apart shows where they part."""

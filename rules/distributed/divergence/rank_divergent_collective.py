@@ -4,13 +4,14 @@ What it does
     Follows what each rank does at a branch that tests who it is (`get_rank()`, `is_rank_0()`, `LOCAL_RANK`, a mesh
     coordinate, an attribute, an argument or the field of a dataclass that holds one, something that only some ranks
     have, such as a `self.writer` that is None on the others) and compares the collectives of both ways to the end of
-    the function, through calls, overrides and early exits. Reported where the sequences differ on a group whose ranks
-    take different ways; a group made by `new_group()` without ranks holds them all. A barrier that is the first or last
-    statement under a plain test for the rank can be lifted out of it. A model that `DistributedDataParallel` wraps
-    waits in `forward` without gradients, too, if it surely has buffers (`BatchNorm`, `register_buffer`): a warning, as
-    of several such passes after each other only the first one brings them. A call on an object of which nothing is
-    known is followed where one family of classes of the project alone has a method of that name, of several words and
-    known of no library; what rests on that is a warning at most.
+    the function, through calls, overrides and early exits. Does the same at a loop over a container into which some
+    ranks alone have put something: a key that the others never use, one more element. Reported where the sequences
+    differ on a group whose ranks take different ways; a group made by `new_group()` without ranks holds them all. A
+    barrier that is the first or last statement under a plain test for the rank can be lifted out of it. A model that
+    `DistributedDataParallel` wraps waits in `forward` without gradients, too, if it surely has buffers (`BatchNorm`,
+    `register_buffer`): a warning, as of several such passes after each other only the first one brings them. A call on
+    an object of which nothing is known is followed where one family of classes of the project alone has a method of
+    that name, of several words and known of no library; what rests on that is a warning at most.
 
 Why is this bad
     The ranks that arrive wait for the ones that never come. Nothing is printed; the job hangs until the time-out of
@@ -105,9 +106,119 @@ def main(optimizer, path, loader):
     trainer.fit(loader, 10)
 """
 
+_METERS = """
+from collections import defaultdict
+import torch
+import torch.distributed as dist
+from torch.utils.tensorboard import SummaryWriter
+
+class Meter:
+    def __init__(self):
+        self.count, self.total = 0, 0.0
+
+    def update(self, value):
+        self.count += 1
+        self.total += value
+
+    def reduce(self):
+        both = torch.tensor([self.count, self.total], device="cuda")
+        dist.all_reduce(both){mark}
+        self.count, self.total = both.tolist()
+
+class Logger:
+    def __init__(self):
+        self.meters = defaultdict(Meter)
+
+    def update(self, **values):
+        for name, value in values.items():
+            self.meters[name].update(value)
+
+    def reduce(self):
+        for meter in self.meters.values():
+            meter.reduce()
+
+def train(loader, model, writer):
+    logger, own = Logger(), Logger()
+    for step, batch in enumerate(loader):
+        loss = model(batch)
+        logger.update(loss=loss.item(), step=step)
+        if writer is not None:
+            writer.add_scalar("loss", loss.item())
+            {guarded}
+    logger.reduce()
+    print(own.meters)
+
+def main(loader, model):
+    train(loader, model, SummaryWriter("runs") if dist.get_rank() == 0 else None)
+"""
+
+_ROWS = """
+from dataclasses import dataclass, field
+import torch.distributed as dist
+
+@dataclass
+class Kept:
+    rows: list = field(default_factory=list)
+
+class Base:
+    def __init__(self):
+        self.kept = Kept()
+
+class Recorder(Base):
+    def __init__(self):
+        super().__init__()
+        self.rank, self.last = dist.get_rank(), {{}}
+
+    def add(self, row, name):
+        {add}
+
+    def finish(self):
+        for row in self.kept.rows:
+            dist.all_reduce(row){mark}
+
+def main(rows, name):
+    recorder = Recorder()
+    for row in rows:
+        recorder.add(row, name)
+    recorder.finish()
+"""
+
+_TABLE = """
+import torch.distributed as dist
+
+def reduce_all(table):
+    for key in sorted(table):
+        dist.all_reduce(table[key]){mark}
+
+def main(loss, rate):
+    table = {{"loss": loss}}
+    {before}
+    if dist.get_rank() == 0:
+        {guarded}
+    reduce_all(table)
+    {after}
+"""
+
+
+def _reduced(guarded: str, before: str = "pass", after: str = "pass", mark: str = "") -> str:
+    return _TABLE.format(guarded=guarded, before=before, after=after, mark=mark)
+
+
 INCORRECT = [
     # an attribute that one rank alone stores again tells how many rounds there are
     _RESUMED.format(start="if self.rank == 0:\n            self.resume(path)", mark="  # error: MP501"),
+    # some ranks alone have put something into what all go through
+    _METERS.format(guarded="logger.update(mean=loss.item())", mark="  # error: MP501"),
+    _ROWS.format(
+        add="if self.rank != 0:\n            return\n        self.kept.rows.append(row)", mark="  # error: MP501"
+    ),
+    _ROWS.format(
+        add="if name in self.last and self.rank == 0:\n            self.kept.rows += [row]", mark="  # error: MP501"
+    ),
+    _reduced('table["rate"] = rate', mark="  # error: MP501"),
+    _reduced("table.update(loss=loss, rate=rate)", mark="  # error: MP501"),
+    _reduced('table.setdefault("rate", rate)', mark="  # error: MP501"),
+    _reduced('table |= {"rate": rate}', mark="  # error: MP501"),
     # through what `setdefault` has put into a dictionary
     """
 import torch
@@ -758,6 +869,29 @@ def evaluate(config, value):
 
 CORRECT = [
     _RESUMED.format(start="if os.path.exists(path):\n            self.resume(path)", mark=""),
+    # what some ranks put into another container, under a key that all have, each in its own way, or afterwards
+    _METERS.format(guarded="own.update(mean=loss.item())", mark=""),
+    _METERS.format(guarded="logger.update(loss=loss.item())", mark=""),
+    _ROWS.format(add="self.kept.rows.append(row if self.rank == 0 else None)", mark=""),
+    _ROWS.format(add="self.last[name] = self.kept.rows.append(row)", mark=""),
+    _ROWS.format(
+        add="if self.rank != 0:\n            self.kept.rows.append(row)\n            return\n"
+        "        self.kept.rows.append(-row)",
+        mark="",
+    ),
+    _ROWS.format(
+        add="for turn in range(dist.get_world_size()):\n            if turn == self.rank:\n"
+        "                self.kept.rows.append(row)",
+        mark="",
+    ),
+    _reduced('table["loss"] = loss * 2'),
+    _reduced("table.update(rate=rate)", before="table.update(rate=loss)"),
+    _reduced('table["rate"] = rate\n    else:\n        table["rate"] = loss'),
+    _reduced('table["rate"] = rate', after="return table")
+    .replace("    reduce_all(table)\n", "")
+    .replace("    if dist", "    reduce_all(table)\n    if dist"),
+    _reduced('print(table | {"rate": rate})'),
+    _reduced('table["rate"] = rate\n    table.pop("rate", None)'),
     _RESUMED.format(
         start="if self.rank == 0:\n            self.resume(path)\n        epoch = [self.epoch]\n"
         "        dist.broadcast_object_list(epoch, src=0)\n        self.epoch = epoch[0]",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from validator.domains.spmd import UNIFORM, only
@@ -11,6 +12,7 @@ from validator.ir import Value as Instruction
 
 if TYPE_CHECKING:
     from validator.flow.evaluation import Evaluation
+    from validator.flow.program.unit import Unit
 
 
 def of_one_rank(at: Evaluation, value: Instruction) -> set[int]:
@@ -68,12 +70,12 @@ def _is_one_rank(at: Evaluation, way: tuple[int, bool] | None) -> bool:
     return any(o[0] == "ordinal" for each in test.args for o in at.vals[each].each)
 
 
-def is_turn(at: Evaluation, branch: int) -> bool:
+def is_turn(unit: Unit, vals: Sequence[Val], branch: int) -> bool:
     """Whether a branch lets rank after rank do what all do (`for turn in range(size): if rank == turn`)."""
-    loop = at.code.blocks[branch].loop
-    test = at.code.values[at.root(at.code.blocks[branch].end[1])]
-    if loop < 0 or test.op != "compare" or test.data != "Eq":
+    code = unit.code
+    test = code.values[unit.root(code.blocks[branch].end[1])]
+    if code.blocks[branch].loop < 0 or test.op != "compare" or test.data != "Eq":
         return False
-    ranks = [bool(only(at.vals[each].v, "rank")) for each in test.args]
-    turns = [at.code.values[at.root(each)].op == "next" for each in test.args]
+    ranks = [bool(only(vals[each].v, "rank")) for each in test.args]
+    turns = [code.values[unit.root(each)].op == "next" for each in test.args]
     return any(ranks[i] and turns[1 - i] for i in (0, 1))

@@ -16,7 +16,7 @@ from validator.ir import Value as Instruction
 if TYPE_CHECKING:
     from validator.flow.evaluation import Evaluation
 
-_AS_LONG = frozenset({"list", "tuple", "iter", "enumerate", "reversed", "sorted", "tqdm.tqdm"})
+AS_LONG = frozenset({"list", "tuple", "iter", "enumerate", "reversed", "sorted", "tqdm.tqdm"})
 
 
 def phi(at: Evaluation, number: int, value: Instruction) -> Val:
@@ -34,7 +34,7 @@ def phi(at: Evaluation, number: int, value: Instruction) -> Val:
     if len(roots) < 2 or _are_alike(at, roots):
         return result
     choosing = at.unit.control.choosing(value.block)
-    choosing = frozenset(branch for branch in choosing if not is_turn(at, branch))
+    choosing = frozenset(branch for branch in choosing if not is_turn(at.unit, at.vals, branch))
     causes = at.conditions(choosing)
     if causes:
         causes = at.conditions(frozenset(branch for branch in choosing if _tells_apart(at, value, branch)))
@@ -112,7 +112,7 @@ def _spans(at: Evaluation, number: int) -> int:
     value = at.code.values[root]
     if value.op != "call" or len(value.args) < 2 or value.data.names[0] is not None:
         return root
-    wrapped = any(o[0] == "ext" and at.models.named(o[1]) in _AS_LONG for o in at.vals[value.args[0]].each)
+    wrapped = any(o[0] == "ext" and at.models.named(o[1]) in AS_LONG for o in at.vals[value.args[0]].each)
     return _spans(at, value.args[1]) if wrapped else root
 
 
