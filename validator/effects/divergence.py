@@ -35,7 +35,7 @@ from validator.effects.trace import (
     Traces,
     parts,
 )  # fmt: skip
-from validator.effects.uneven_containers import UnevenContainers
+from validator.effects.uneven_containers import Grown, UnevenContainers
 from validator.facts.model import At
 from validator.finding import Related, Severity
 from validator.flow.program.answers import Target
@@ -318,9 +318,14 @@ class Divergences:
             causes = varying(frame.causes(repeat.causes, self.flow))
             if causes and (first or any(c.kind == "param" for c in repeat.causes)):
                 yield from self._loop(unit, repeat, causes, frame)
-            elif first and (grown := self.uneven.of(unit, repeat.header)) is not None:
+            elif first and (grown := self._grown(unit, repeat)) is not None:
                 found_in = self._loop(unit, repeat, grown.causes, frame)
                 yield from (found._replace(asks=True, grown=grown.place) for found in found_in)
+
+    def _grown(self, unit: Unit, repeat: Repeat) -> Grown | None:
+        """What some ranks alone put into what a loop goes through."""
+        iterator = unit.code.loops[repeat.header].iterator
+        return self.uneven.behind(Place(self.flow, unit, iterator)) if iterator >= 0 else None
 
     def _is_of_some(self, unit: Unit) -> bool:
         """Whether all calls of a unit stand under tests of the rank: what ranks do apart shows where they part."""

@@ -1,7 +1,8 @@
-"""Loops over containers into which some ranks put something that the others do not: they make more rounds from then on.
+"""Containers into which some ranks put something that the others do not: loops over them make more rounds from then on.
 
-A loop and what is put in meet where the container, or the object that holds it, is made: there both are known by one
-path from that value, through whatever calls. What all ranks put in under the same key as well makes no difference.
+What reads one and what is put in meet where the container, or the object that holds it, is made: there both are known
+by one path from that value, through whatever calls. What all ranks put in under the same key as well makes no
+difference.
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.domains.spmd import Causes, only, varying
+from validator.effects.condition_keys import Assumed, assume, holding, keys_of
+from validator.effects.condition_keys import Key as Condition
 from validator.effects.trace import Traces
 from validator.flow.access_paths import Path
 from validator.flow.control import reachable
+from validator.flow.merging.conditions import truth_of
 from validator.flow.merging.phis import AS_LONG
+from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_test
@@ -32,6 +37,7 @@ from validator.flow.queries.ranks.changed_containers import (
     path_of,
     seen_from,
 )
+from validator.flow.queries.values.unfilled import JOINING
 from validator.flow.values import Val
 
 _WHOLE = AS_LONG | {"range", "len", "set", "frozenset"}
@@ -45,8 +51,8 @@ class Grown(NamedTuple):
     causes: Causes
 
 
-class _Round(NamedTuple):
-    """A loop as it is reached from a unit: by which path there the container, through which calls."""
+class _Use(NamedTuple):
+    """Where a container is read, as it is seen from a unit: by which path there, through which calls."""
 
     unit: Unit
     path: Path
@@ -54,52 +60,46 @@ class _Round(NamedTuple):
 
 
 class UnevenContainers:
-    """The loops of a program over containers that some ranks alone have put something into."""
+    """The containers of a program into which some ranks alone have put something, where loops go through them that
+    issue collectives, or tensors are made of them that collectives are given."""
 
     def __init__(self, traces: Traces) -> None:
         self.traces = traces
         self.flow = traces.flow
 
-    def of(self, unit: Unit, header: int) -> Grown | None:
-        """What some ranks alone put into the container through which a loop goes, before it."""
-        if (unit, header) not in self._rounds:
-            return None
-        return next((grown for each in self._rounds[unit, header] for grown in self._put(each)), None)
+    def behind(self, place: Place) -> Grown | None:
+        """What some ranks alone put, before, into the container through which an iterator goes, or of which a tensor is
+        made."""
+        rounds = self._uses.get((place.unit, place.number), ())
+        return next((grown for each in rounds for grown in self._put(each)), None)
 
     @cached_property
-    def _rounds(self) -> dict[tuple[Unit, int], list[_Round]]:
-        """By loop with collectives the units in which its container, or the object that holds it, is made."""
-        found = {}
-        for unit in self.traces.effectful:
-            for repeat in self.traces.tracer(unit).repeats:
-                loop = unit.code.loops[repeat.header]
-                first = self._first(unit, loop.iterator) if loop.iterator >= 0 else None
-                if first is not None:
-                    found[unit, repeat.header] = list(self._made(first))
+    def _uses(self) -> dict[Site, list[_Use]]:
+        """By iterator or tensor the units in which its container, or the object that holds it, is made."""
+        found: dict[Site, list[_Use]] = {}
+        for place in self._asked():
+            number, site = place.number, place.number
+            while (inner := _inside(place.value_at(number).root)) is not None:
+                site, number = place.unit.root(number), inner
+            path = path_of(self.flow, place.unit, number) if number != place.number else None
+            if path is not None:
+                first = _Use(place.unit, path, ((place.unit, site),))
+                found[place.unit, place.number] = list(self._made(first))
         return found
 
-    def _first(self, unit: Unit, iterator: int) -> _Round | None:
-        """A loop in its own unit, by where its container is read."""
-        number, site = unit.code.values[iterator].args[0], iterator
-        while (inner := self._inside(Place(self.flow, unit, number).root)) is not None:
-            site, number = unit.root(number), inner
-        path = path_of(self.flow, unit, number)
-        return _Round(unit, path, ((unit, site),)) if path is not None else None
+    def _asked(self) -> Iterator[Place]:
+        """The iterators of loops with collectives, and the tensors that must be as large on all ranks."""
+        for unit in self.traces.effectful:
+            loops = (unit.code.loops[repeat.header] for repeat in self.traces.tracer(unit).repeats)
+            yield from (Place(self.flow, unit, loop.iterator) for loop in loops if loop.iterator >= 0)
+            for number, site in self.flow.result(unit).sites.items():
+                call = Place(self.flow, unit, number)
+                for operation in site.operations if call.value.op == "call" else ():
+                    tensor = call.argument(*operation.row.alike) if operation.row.alike is not None else None
+                    yield from (tensor,) if tensor is not None else ()
 
-    @staticmethod
-    def _inside(place: Place) -> int | None:
-        """The container of which a call gives all elements, or their number."""
-        if place.value.op != "call":
-            return None
-        callee = place.operand(0)
-        if callee.value.op == "attr" and len(place.value.args) == 1:
-            return int(callee.value.args[0]) if callee.value.data in _VIEWS else None
-        models = place.flow.models
-        wraps = any(o[0] == "ext" and models.named(o[1]) in _WHOLE for o in callee.val.each)
-        return int(place.value.args[1]) if wraps and place.value.data.names[:1] == (None,) else None
-
-    def _made(self, first: _Round) -> Iterator[_Round]:
-        """A loop as it is seen where the object is made from which its container is reached."""
+    def _made(self, first: _Use) -> Iterator[_Use]:
+        """A use as it is seen where the object is made from which the container is reached."""
         seen, queue = {(first.unit, first.path)}, [first]
         for each in queue:
             root = each.unit.code.values[each.path[0]]  # type: ignore[index]
@@ -112,17 +112,17 @@ class UnevenContainers:
                 alone = site is not None and len(site.targets) == 1 and not site.others
                 if path is not None and alone and (caller, path) not in seen:
                     seen.add((caller, path))
-                    queue.append(_Round(caller, path, ((caller, passed.site), *each.sites)))
+                    queue.append(_Use(caller, path, ((caller, passed.site), *each.sites)))
 
     @cached_property
     def _changes(self) -> Changes:
-        paths = (each.path for rounds in self._rounds.values() for each in rounds)
+        paths = (each.path for uses in self._uses.values() for each in uses)
         return Changes(self.flow, frozenset(step[1:] for path in paths for step in path if isinstance(step, str)))
 
     # -- what is put in ------------------------------------------------------------------------------------
 
-    def _put(self, each: _Round) -> Iterator[Grown]:
-        """What some ranks alone put into the container of a loop that all come to."""
+    def _put(self, each: _Use) -> Iterator[Grown]:
+        """What some ranks alone put into a container that all read."""
         unit = each.unit
         under = self.flow.solver.settled(("under", unit)).v
         tested = is_test(unit.path) and not is_test(each.sites[-1][0].path)
@@ -144,8 +144,7 @@ class UnevenContainers:
             known.update(first_keys(made), (c.key for c in adding if not self._causes(c, unit)))
         for change in adding:
             causes = self._causes(change, unit)
-            opposite = any(_are_opposite(change, other) for other in adding)
-            if not causes or not change.sure or opposite or _is_there(change.key, known):
+            if not causes or not change.sure or _is_there(change.key, known) or self._is_met(change, adding):
                 continue
             remade = any(_leads_to(change, c.sites, path) for c in stores if c.path == path[: len(c.path)])
             if _leads_to(change, each.sites, path) and not remade:
@@ -160,6 +159,30 @@ class UnevenContainers:
         """By what it varies between ranks who makes a change that is reached from a unit."""
         found = (_of_ranks(self.flow.close(Val(v=causes), unit).v) for causes in change.guards)
         return frozenset(c for causes in found for c in causes)
+
+    def _is_met(self, change: Change, others: list[Change]) -> bool:
+        """Whether other ranks may make up for a change: with one on the other way of a branch, or with the same one
+        under a condition of which nobody knows whether it is another one."""
+        mine = self._conditions(change)
+        for other in others:
+            if other is change:
+                continue
+            again = other.key == change.key and not (mine and self._conditions(other) == mine)
+            if again or _are_opposite(self.flow, change, other):
+                return True
+        return False
+
+    def _conditions(self, change: Change) -> set[tuple[Condition, bool]]:
+        """The conditions under which a change is made that tell ranks apart."""
+        found: set[tuple[Condition, bool]] = set()
+        for unit, number in change.sites:
+            rows = _around(self.flow, unit, number)
+            found |= {(key, holds) for test, key, holds in rows if self._tells_ranks(unit, test)}
+        return found
+
+    def _tells_ranks(self, unit: Unit, test: int) -> bool:
+        """Whether a condition tells ranks apart."""
+        return bool(_of_ranks(self.flow.close(Val(v=truth_of(self.flow.result(unit).vals[test])), unit).v))
 
     def _where(self, change: Change) -> Place:
         """Where a reader sees that some ranks alone make a change."""
@@ -177,6 +200,41 @@ class UnevenContainers:
             elif owner is not None and not rows:
                 place = made_for_field(owner, str(step)[1:])
         return place if place is not None and is_fresh(place) else None
+
+
+def _inside(place: Place) -> int | None:
+    """What has as many elements as a value: a container before a call that only gives it in another form."""
+    value, unit = place.value, place.unit
+    if value.op == "iter":
+        return value.args[0]
+    if value.op == "collect":
+        one = value.data[2] == 1 and len(value.args) == value.data[1] + 1  # no condition
+        return value.args[-1] if one else None
+    if value.op == "list":
+        return _filled_from(unit, place.number) if not value.args else None
+    if value.op != "call":
+        return None
+    callee, tensors = place.operand(0), place.flow.models.tensors
+    names = [place.flow.models.named(o[1]) for o in callee.val.each if o[0] == "ext"]
+    if callee.value.op == "attr" and not any(name.startswith("torch.") for name in names):
+        moves = callee.value.data in {*tensors["moves"], *tensors["casts"], *tensors["keep"]}
+        return callee.value.args[0] if moves or callee.value.data in _VIEWS and len(value.args) == 1 else None
+    rows = (place.flow.models.call(name) for name in names)
+    wraps = not _WHOLE.isdisjoint(names) or place.method in JOINING
+    wraps = wraps or any(row is not None and row.layout == "contents" for row in rows)
+    return value.args[1] if wraps and value.data.names[:1] == (None,) else None
+
+
+def _filled_from(unit: Unit, made: int) -> int | None:
+    """What a loop goes through that puts one element into an empty list in each round, which nothing else fills."""
+    values = unit.code.values
+    calls = [v for v in values if v.op == "call" and values[v.args[0]].op == "attr"]
+    calls = [v for v in calls if unit.root(values[v.args[0]].args[0]) == made]
+    loop = unit.code.loops.get(unit.code.blocks[calls[0].block].loop) if len(calls) == 1 else None
+    if loop is None or values[calls[0].args[0]].data != "append" or loop.iterator < 0:
+        return None
+    outside = unit.control.deciding(values[made].block) | {loop.header}
+    return loop.iterator if unit.control.deciding(calls[0].block) <= outside else None
 
 
 def _of_ranks(causes: Causes) -> Causes:
@@ -223,11 +281,21 @@ def _leads(unit: Unit, early: int, late: int, made: int) -> bool:
     return any(end in reachable(unit.code, but=stop, start=way) for way in ways)
 
 
-def _are_opposite(change: Change, other: Change) -> bool:
-    """Whether of two changes each rank makes one: they stand on different ways of one branch."""
+def _are_opposite(flow: Flow, change: Change, other: Change) -> bool:
+    """Whether of two changes each rank makes one: where one is made, a condition fails under which the other one is."""
     for (unit, one), (_, two) in zip(change.sites, other.sites, strict=False):
         if one != two:
-            ways = dict(unit.control.settled(unit.code.values[one].block))
-            others = dict(unit.control.settled(unit.code.values[two].block))
-            return any(branch in others and others[branch] != way for branch, way in ways.items())
+            assumed: Assumed = {}
+            for _, key, holds in _around(flow, unit, one):
+                assumed = assume(assumed, key, holds)
+            return any(holding(key, assumed) is (not holds) for _, key, holds in _around(flow, unit, two))
     return False
+
+
+def _around(flow: Flow, unit: Unit, number: int) -> Iterator[tuple[int, Condition, bool]]:
+    """The conditions that decide whether a value is reached: the test, its key, and whether that holds there."""
+    blocks, keys = unit.code.blocks, keys_of(flow, unit)
+    for branch, way in unit.control.settled(unit.code.values[number].block):
+        test = blocks[branch].end[1]
+        key, positive = keys.test(test)
+        yield test, key, positive is (way == blocks[branch].end[2])

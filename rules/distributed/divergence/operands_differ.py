@@ -5,9 +5,9 @@ What it does
     `reduce_scatter_tensor`, and `all_to_all_single` without sizes of its pieces, on a tensor whose layout differs
     between ranks of the group: its size is computed from the rank (`torch.zeros(3 + rank)`, `shard[:n]`), it holds what
     some test left over (`nonzero`, `x[mask]`, `unique`), it was made otherwise on some ranks (another shape,
-    `double()`), or its type is chosen by the rank; and `broadcast_object_list` with lists of different length, which
-    ranks choose by who they are. Ranks that first agree on a size (a reduction of the lengths) are
-    silent, and tensors whose shape is asserted.
+    `double()`), it is made of a container into which some ranks alone have put something, or its type is chosen by the
+    rank; and `broadcast_object_list` with lists of different length, which ranks choose by who they are. Ranks that
+    first agree on a size (a reduction of the lengths) are silent, and tensors whose shape is asserted.
 
 Why is this bad
     These collectives expect as many bytes from every rank and ask nobody. NCCL hangs, or adds up what does not belong
@@ -22,7 +22,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.domains.axes import UNKNOWN
-from validator.domains.spmd import Causes, only
+from validator.domains.spmd import NONE, Causes, only
+from validator.effects.divergence import Divergences
 from validator.finding import Finding
 from validator.flow.queries.base import Place, Queries, apart, because
 from validator.flow.values import NONE_OBJ, elements
@@ -35,6 +36,7 @@ RULE = Rule(
 
 
 def check_project(project: Project) -> Iterator[Finding]:
+    containers = project.analysis(Divergences).uneven
     for call in project.analysis(Queries).collectives():
         if only(call.under, "rank", "member"):
             continue  # ranks come here by different calls, or not at all: what one passes is not what others do
@@ -47,8 +49,11 @@ def check_project(project: Project) -> Iterator[Finding]:
         tensor = call.argument(*row.alike) if row.alike is not None and not uneven else None
         group = call.argument(*row.group) if row.group is not None else None
         axes, known = group.spanned if group is not None else (call.group, True)
-        causes = apart(tensor.closed.n, axes) if tensor is not None and UNKNOWN not in axes else None
-        if tensor is None or not causes or _by_rank(call, causes) or _is_asserted(tensor):
+        if tensor is None or UNKNOWN in axes:
+            continue
+        grown = containers.behind(tensor)
+        causes = apart(tensor.closed.n | (grown.causes if grown is not None else NONE), axes)
+        if not causes or _by_rank(call, causes) or _is_asserted(tensor):
             continue
         yield RULE.finding(
             call.unit.path,
@@ -114,6 +119,38 @@ def _by_rank(call: Place, causes: Causes) -> bool:
     filled = call.argument(*row.into) if row.into is not None else None
     return filled is not None and not causes & elements(filled.closed).n
 
+
+_TOLD = """
+import torch
+import torch.distributed as dist
+
+class Told:
+    def __init__(self, loss):
+        self.told = {{"loss": loss}}
+
+    def tell(self, loss, rate):
+        if dist.get_rank() == 0:
+            {told}
+
+    def stacked(self):
+        names, values = [], []
+        for name in sorted(self.told):
+            names.append(name)
+            values.append(self.told[name])
+        values = torch.stack(values, dim=0)
+        dist.all_reduce(values){mark}
+        return dict(zip(names, values))
+
+    def listed(self):
+        values = torch.tensor([float(value) for value in self.told.values()]).cuda()
+        dist.all_reduce(values){mark}
+        return values.tolist()
+
+def main(loss, rate):
+    told = Told(loss)
+    told.tell(loss, rate)
+    return told.stacked(), told.listed()
+"""
 
 INCORRECT = [
     """
@@ -206,9 +243,13 @@ class Trainer:
         dist.broadcast_object_list(shown)  # error: MP519
         return state, shown
 """,
+    # made of what some ranks alone have put more into
+    _TOLD.format(told='self.told["rate"] = rate', mark="  # error: MP519"),
 ]
 
 CORRECT = [
+    _TOLD.format(told="print(rate)", mark=""),
+    _TOLD.format(told='self.told["loss"] = loss + rate', mark=""),
     """
 import torch
 import torch.distributed as dist

@@ -891,6 +891,15 @@ CORRECT = [
     .replace("    reduce_all(table)\n", "")
     .replace("    if dist", "    reduce_all(table)\n    if dist"),
     _reduced('print(table | {"rate": rate})'),
+    _reduced('table["rate"] = rate\n    if dist.get_rank() != 0:\n        table["rate"] = loss'),
+    _ROWS.format(
+        add="if self.rank == 0:\n            self.kept.rows.append(row)\n        if self.rank != 0:\n"
+        "            self.kept.rows.append(-row)",
+        mark="",
+    ),
+    _ROWS.format(
+        add="if self.rank == 0:\n            self.kept.rows.append(row)\n        self.kept.rows[:] = []", mark=""
+    ),
     _reduced('table["rate"] = rate\n    table.pop("rate", None)'),
     _RESUMED.format(
         start="if self.rank == 0:\n            self.resume(path)\n        epoch = [self.epoch]\n"

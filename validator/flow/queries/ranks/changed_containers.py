@@ -110,6 +110,8 @@ class Changes:
             return "put", joined.args[0], [NEW] if joined.data == "Add" else list(_keys_of(unit, joined.args[1]))
         if value.op == "store_attr":
             return "store", value.args[0], [UNKNOWN_KEY]
+        if value.op == "store_item" and unit.code.values[value.args[1]].op == "slice":
+            return "take", value.args[0], [UNKNOWN_KEY]
         if value.op == "store_item":
             return "put", value.args[0], [key_of(unit, value.args[1])]
         if value.op == "item" and unit.code.values[value.args[1]].op != "slice" and not _is_of_itself(unit, value):
@@ -118,6 +120,8 @@ class Changes:
             return "take", value.args[0], [UNKNOWN_KEY]
         callee = unit.code.values[value.args[0]] if value.op == "call" else None
         site = self.flow.result(unit).sites.get(number)
+        if callee is not None and site is not None and site.operations and len(value.args) > 1:
+            return "take", value.args[1], [UNKNOWN_KEY]  # what others bring may stand there then
         if callee is None or callee.op != "attr" or site is not None and site.targets:
             return "", -1, []
         name, owner, given = callee.data, callee.args[0], value.args[1:]

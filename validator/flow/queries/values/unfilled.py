@@ -24,7 +24,7 @@ _ABOUT = frozenset({
     "new_ones", "new_full", "new_tensor", "index", "count", "__len__",
 })  # fmt: skip
 _VIEWS = frozenset({"data", "T", "mT", "H", "real", "imag", "numpy", "clone", "as_strided"})
-_JOINING = frozenset({
+JOINING = frozenset({
     "cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "row_stack",
 })  # fmt: skip
 _GIVING = frozenset({"item", "tolist", "tobytes"})
@@ -527,7 +527,7 @@ class _Ways:
 
     def _given_torch(self, name: str, kind: Kind, call: int, value: Value) -> None:
         tensors = self.flow.models.tensors
-        computing = _JOINING | _SIZED | {*tensors["reading"], *tensors["reducing"]} | self.flow.models.same_methods
+        computing = JOINING | _SIZED | {*tensors["reading"], *tensors["reducing"]} | self.flow.models.same_methods
         if "out" in value.data.names:
             self.writes.add(call)
         elif name.endswith("_like") or name in _ABOUT or name == "is_tensor":
