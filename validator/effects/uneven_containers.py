@@ -81,7 +81,7 @@ class UnevenContainers:
             number, site = place.number, place.number
             while (inner := _inside(place.value_at(number).root)) is not None:
                 site, number = place.unit.root(number), inner
-            path = path_of(self.flow, place.unit, number) if number != place.number else None
+            path = path_of(place.unit, number) if number != place.number else None
             if path is not None:
                 first = _Use(place.unit, path, ((place.unit, site),))
                 found[place.unit, place.number] = list(self._made(first))
@@ -89,7 +89,7 @@ class UnevenContainers:
 
     def _asked(self) -> Iterator[Place]:
         """The iterators of loops with collectives, and the tensors that must be as large on all ranks."""
-        for unit in self.traces.effectful:
+        for unit in sorted(self.traces.effectful, key=lambda u: (u.path, u.code.at, u.qualname)):
             loops = (unit.code.loops[repeat.header] for repeat in self.traces.tracer(unit).repeats)
             yield from (Place(self.flow, unit, loop.iterator) for loop in loops if loop.iterator >= 0)
             for number, site in self.flow.result(unit).sites.items():
@@ -107,7 +107,7 @@ class UnevenContainers:
                 yield each
                 continue
             for caller, passed in self.flow.calls_of(each.unit):
-                path = seen_from(self.flow, caller, passed.site, each.unit, each.path)
+                path = seen_from(caller, passed.site, each.unit, each.path)
                 site = self.flow.result(caller).sites.get(passed.site)
                 alone = site is not None and len(site.targets) == 1 and not site.others
                 if path is not None and alone and (caller, path) not in seen:

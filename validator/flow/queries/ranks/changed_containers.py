@@ -12,6 +12,7 @@ from validator.domains.spmd import Causes
 from validator.flow.access_paths import Path, paths_of
 from validator.flow.merging.conditions import truth_of
 from validator.flow.merging.one_rank import is_turn
+from validator.flow.program.answers import Site as Calls
 from validator.flow.program.answers import Target
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
@@ -63,19 +64,31 @@ class Changes:
 
     def of(self, unit: Unit) -> tuple[Change, ...]:
         """The changes that a unit makes. One that calls itself again makes them in that call, too."""
-        known = self._known.get(unit)
-        if known is None:
-            self._known[unit] = ()
-            own = (change for number, value in enumerate(unit.code.values) for change in self._own(unit, number, value))
-            called = (
-                change
-                for number, site in sorted(self.flow.result(unit).sites.items())
-                if not site.away and unit.code.values[number].op == "call"
-                for target in site.targets
-                for change in self._called(unit, number, target, len(site.targets) == 1 and not site.others)
-            )
-            known = self._known[unit] = tuple(dict.fromkeys((*own, *called)))
-        return known
+        stack = [unit]
+        begun: set[Unit] = set()
+        while stack:
+            each = stack[-1]
+            if each in begun or each in self._known:
+                stack.pop()
+                if each not in self._known:
+                    self._known[each] = tuple(dict.fromkeys(self._made(each)))
+                continue
+            begun.add(each)
+            called = (target.unit for _, site in self._calls(each) for target in site.targets)
+            stack += [callee for callee in called if callee not in self._known and callee not in begun]
+        return self._known[unit]
+
+    def _made(self, unit: Unit) -> Iterator[Change]:
+        for number, value in enumerate(unit.code.values):
+            yield from self._own(unit, number, value)
+        for number, site in self._calls(unit):
+            for target in site.targets:
+                yield from self._called(unit, number, target, len(site.targets) == 1 and not site.others)
+
+    def _calls(self, unit: Unit) -> list[tuple[int, Calls]]:
+        """The calls of a unit that run in its process, in their order."""
+        rows = sorted(self.flow.result(unit).sites.items(), key=lambda row: row[0])
+        return [(n, site) for n, site in rows if not site.away and unit.code.values[n].op == "call"]
 
     def guards(self, unit: Unit, number: int) -> frozenset[Causes]:
         """By which causes each of the branches of a unit around a value varies."""
@@ -88,10 +101,10 @@ class Changes:
 
     def _own(self, unit: Unit, number: int, value: Value) -> Iterator[Change]:
         kind, owner, keys = self._change(unit, number, value)
-        path = path_of(self.flow, unit, owner) if kind else None
+        path = path_of(unit, owner) if kind else None
         if path is None or not self._is_asked(unit, path):
             return
-        stored = path_of(self.flow, unit, value.args[1]) if kind == "store" else None
+        stored = path_of(unit, value.args[1]) if kind == "store" else None
         if kind == "store":
             path = (*path, f".{value.data}")
         guards = self.guards(unit, number)
@@ -140,13 +153,13 @@ class Changes:
     def _called(self, unit: Unit, number: int, target: Target, alone: bool) -> Iterator[Change]:
         """The changes that a call makes, in terms of the caller."""
         around = None
-        for change in self.of(target.unit):
-            path = seen_from(self.flow, unit, number, target.unit, change.path)
+        for change in self._known.get(target.unit, ()):
+            path = seen_from(unit, number, target.unit, change.path)
             if path is None:
                 continue
             around = self.guards(unit, number) if around is None else around
             given = (self._passed(causes, target) for causes in change.guards)
-            stored = seen_from(self.flow, unit, number, target.unit, change.stored) if change.stored else None
+            stored = seen_from(unit, number, target.unit, change.stored) if change.stored else None
             guards = around | {causes for causes in given if causes}
             for key in _passed_keys(unit, number, target.unit, change.key):
                 sites = ((unit, number), *change.sites)
@@ -164,29 +177,34 @@ class Changes:
 # -- paths -------------------------------------------------------------------------------------------------
 
 
-def path_of(flow: Flow, unit: Unit, number: int) -> Path | None:
+def path_of(unit: Unit, number: int) -> Path | None:
     """The path to a value of a unit from a parameter, or from a value that is made there; None of what is neither."""
     first, *rest = paths_of(unit).path(number)
     if not isinstance(first, int):
         return None
-    root = _before(unit, first, set())
+    root = _before(unit, first)
     value = unit.code.values[root]
     if value.op == "call" and unit.code.values[value.args[0]].data == "super":
         root = next((n for n, v in enumerate(unit.code.values) if v.op == "param" and v.data[0] == 0), root)
     return (root, *rest) if unit.code.values[root].op in ("param", "call", *_DISPLAYS) else None
 
 
-def _before(unit: Unit, number: int, seen: set[int]) -> int:
+def _before(unit: Unit, number: int) -> int:
     """The container that a variable holds, before more was put into it (`rows += more`) on some of the ways to it."""
-    root = unit.root(number)
-    value = unit.code.values[root]
-    if value.op == "binary" and _joined(unit, root, value) is not None:
-        return _before(unit, value.args[0], seen)
-    if value.op != "phi" or root in seen:
-        return root
-    seen.add(root)
-    found = {_before(unit, each, seen) for each in value.args} - {root}
-    return found.pop() if len(found) == 1 else root
+    found, seen, stack = set(), set(), [number]
+    while stack:
+        root = unit.root(stack.pop())
+        if root in seen:
+            continue
+        seen.add(root)
+        value = unit.code.values[root]
+        if value.op == "phi":
+            stack += value.args
+        elif value.op == "binary" and _joined(unit, root, value) is not None:
+            stack.append(value.args[0])
+        else:
+            found.add(root)
+    return found.pop() if len(found) == 1 else unit.root(number)
 
 
 def _joined(unit: Unit, number: int, value: Value) -> Value | None:
@@ -204,7 +222,7 @@ def _joined(unit: Unit, number: int, value: Value) -> Value | None:
     return value if name == before else None
 
 
-def seen_from(flow: Flow, caller: Unit, call: int, callee: Unit, path: Path) -> Path | None:
+def seen_from(caller: Unit, call: int, callee: Unit, path: Path) -> Path | None:
     """A path of a function that is called as the caller sees it; None of what it cannot see."""
     first, *rest = path
     value = callee.code.values[first] if isinstance(first, int) else None
@@ -212,7 +230,7 @@ def seen_from(flow: Flow, caller: Unit, call: int, callee: Unit, path: Path) -> 
         returned = {callee.root(number) for number in callee.code.returned}
         return (call, *rest) if returned == {first} else None
     given = argument_of(caller, call, callee, value.data[0])
-    outer = path_of(flow, caller, given) if given is not None else None
+    outer = path_of(caller, given) if given is not None else None
     return (*outer, *rest) if outer is not None else None
 
 
