@@ -39,8 +39,9 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 - `ring = true`: attention goes round a ring of ranks afterwards, each with a part of the sequence.
 - `result = "drawn"`: random numbers, from the generator passed as `generator`, the receiver, or the library's own,
   which `draws` names; `mixes = [parameter, position]`: that argument is in a random order afterwards; `orders`: the
-  result is elements in a random order, each once. `seed =
-  [parameter, position]`: of a call that makes or seeds a generator (its result, its receiver).
+  result is elements in a random order, each once. `seed = [parameter, position]`: of a call that makes or seeds a
+  generator (its result, its receiver). `seeded = [parameter, position]`: the seed of that one draw, or the generator
+  that makes it, where one is passed. `shuffled = [parameter, position]`: the switch without which nothing is drawn.
 - `loads = [parameter, position]`, `saves`: the path of a file that the call reads or writes; `mode`: the parameter that
   says which (`open`).
 - `gathers = [parameter, position]`: of a context manager inside which sharded parameters are whole: which. What is
@@ -177,6 +178,8 @@ class Row(NamedTuple):
     mixes: tuple[str, int] | None = None
     orders: bool = False
     seed: tuple[str, int] | None = None
+    seeded: tuple[str, int] | None = None  # what seeds that one draw, where it is passed
+    shuffled: tuple[str, int] | None = None  # the switch without which nothing is drawn
     loads: tuple[str, int] | None = None
     saves: tuple[str, int] | None = None
     mode: tuple[str, int] | None = None
@@ -298,6 +301,13 @@ class Models:
 
     def call(self, dotted: str) -> Row | None:
         return self.calls.get(self.named(dotted))
+
+    def computes(self, dotted: str) -> bool:
+        """Whether the tables say that a function computes what it gives of its arguments, and reads no file."""
+        named, row = self.named(dotted), self.call(dotted)
+        if row is not None:
+            return bool(row.result) and row.loads is None
+        return named in self.same or any(named.startswith(f"{module}.") for module in self.same_modules)
 
     def wrapping(self, dotted: str) -> str:
         """The step that a class takes with what its objects are made around; empty for other classes."""

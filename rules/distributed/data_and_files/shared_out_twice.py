@@ -24,16 +24,15 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.origins import trail
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.ranks.rank_shares import Share, axes_of_rank, shares
+from validator.flow.queries.ranks.rank_shares import LOADER, Share, axes_of_rank, prepared, shares
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule(
     "MP551", "shared-out-twice", "warning", "1.0", tokens=("rank", "DistributedSampler", "prepare"), solves=True
 )
-_LOADER = "torch.utils.data.DataLoader"
 _THROUGH = frozenset({
-    _LOADER, "torch.utils.data.Subset", "torch.utils.data.BatchSampler", "list", "tuple", "sorted", "iter",
+    LOADER, "torch.utils.data.Subset", "torch.utils.data.BatchSampler", "list", "tuple", "sorted", "iter",
 })  # fmt: skip
 
 
@@ -41,20 +40,10 @@ def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     found = [share for share in shares(queries) if not is_aside(share.user.unit.path)]
     users = {(share.user.unit, share.user.number): share for share in found}
-    prepared = queries.calls("accelerate.Accelerator.prepare", "accelerate.Accelerator.prepare_data_loader")
-    again = [Share(None, None, call, each) for call in prepared for each in _loaders(call)]
-    for second in [*found, *again]:
+    for second in [*found, *prepared(queries)]:
         first = _before(second, users) if second.whole is not None else None
         if first is not None:
             yield _finding(first, second)
-
-
-def _loaders(call: Place) -> Iterator[Place]:
-    """The arguments of a call that are data loaders."""
-    for number in call.value.args[1:]:
-        place = call.value_at(number)
-        if any(o[:2] == ("made", _LOADER) for o in place.closed.each):
-            yield place
 
 
 def _before(second: Share, users: dict[tuple[Unit, int], Share]) -> Share | None:

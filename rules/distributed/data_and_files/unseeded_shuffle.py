@@ -1,35 +1,49 @@
-"""A shuffle that every rank does for itself, before taking its own part.
+"""A shuffle, or a split, that every rank draws for itself, before taking its own part.
 
 What it does
-    Reports a shuffle (`random.shuffle`, `torch.randperm`, `random.sample`) that differs between ranks, where a part
-    of what it orders is then taken by rank: every n-th element (`[rank::world_size]`, `[dp_rank::dp_size]`), a
-    stretch (`[rank * n : …]`), one of equal pieces (`np.array_split(order, world_size)[rank]`). A generator whose
-    seed tells the rank is an error, also as the `seed` of a DistributedSampler; one that nothing in the project seeds
-    a warning. So is what the constructor of a dataset shuffles that a DistributedSampler shares out. Silent where the
-    seed is the same on the ranks among which is divided, where a collective makes the order equal, and where the order
-    is undone later (`argsort(order)`, `result[order] = arange(n)`): ranks move their own rows about, and back; and for
-    numbers that are drawn one by one (`randn`, `randint`, `choice`): a part of independent numbers is as good as
-    another.
+    Reports what orders or picks (`random.shuffle`, `torch.randperm`, `random.sample`, `random_split`,
+    `train_test_split`) and differs between ranks, where a part of it is then taken by rank: every n-th element
+    (`[rank::world_size]`, `[dp_rank::dp_size]`), a stretch (`[rank * n : …]`), one of equal pieces
+    (`np.array_split(order, world_size)[rank]`), the share of a DistributedSampler, or of a loader that Accelerate
+    prepares. Data is followed back through variables, attributes, functions and what the constructor of a dataset
+    keeps.
+
+    An error rests on a seed that surely tells the rank, also as the `seed` of a DistributedSampler. A warning rests on
+    a seed that each process draws for itself (`randrange(2**32)`, the clock), or on nothing in the project that seeds
+    the library (`random`, `numpy`, `torch`) alike. Where the library is seeded on the ways to the draw, in its function
+    or in those that call it, only those seeds count. Silent where one of them is the same on the ranks among which is
+    divided, where a function named after seeds of a library that is not at hand may seed, where a collective makes the
+    order equal, where one rank alone draws, and where the order is undone later (`argsort(order)`, `result[order] =
+    arange(n)`): ranks move their own rows about, and back; and for numbers that are drawn one by one (`randn`,
+    `randint`, `choice`): a part of independent numbers is as good as another.
 
 Why is this bad
-    The parts belong to different orders: some samples are seen twice, others never, differently in each run.
+    The parts belong to different orders: some samples are seen twice, others never, differently in each run. Of a split
+    some ranks train on what others validate on: the loss of the validation is too good, and nothing fails.
 
 References
     https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.distributed.DistributedSampler
+    https://docs.pytorch.org/docs/stable/data.html#torch.utils.data.random_split
+    https://scikit-learn.org/stable/modules/generated/sklearn.model_selection.train_test_split.html
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.domains.axes import WHOLE, meets
-from validator.domains.spmd import NONE, UNIFORM, Causes
-from validator.finding import Finding
+from validator.definitions import ClassDef
+from validator.domains.axes import WHOLE, Axes, meets
+from validator.domains.spmd import NONE, UNIFORM, Causes, only
+from validator.finding import Finding, Related
 from validator.flow.narrowing import OBJECTS
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import argument_of
+from validator.flow.queries.origins import calls_behind, sources
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.ranks.random_draws import drawn_apart, orders, rows_of
+from validator.flow.queries.ranks.random_draws import changes_nothing, drawn_apart, generator_of, orders, rows_of
+from validator.flow.queries.ranks.rank_shares import prepared, shares
+from validator.flow.queries.training.loaders import makes_loader
 from validator.project import Project
 from validator.rule import Rule
 
@@ -38,9 +52,11 @@ RULE = Rule(
     "unseeded-shuffle",
     "warning",
     "0.1.0",
-    tokens=("shuffle", "randperm", "permutation", "sample", "DistributedSampler"),
+    tokens=("shuffle", "randperm", "permutation", "sample", "DistributedSampler", "prepare"),
 )
 
+_ELSEWHERE = frozenset({"attr", "param", "free", "name", "call"})
+_GIVEN = frozenset({"call"})
 _INVERTING = frozenset({"argsort", "scatter", "scatter_", "index_copy", "index_copy_"})
 _SAMPLERS = ("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler")
 
@@ -48,44 +64,69 @@ _SAMPLERS = ("torch.utils.data.DistributedSampler", "torch.utils.data.distribute
 def check_project(project: Project) -> Iterator[Finding]:
     seen = set()
     queries = project.analysis(Queries)
+    for draw, apart, user in (*_slices(queries), *_samplers(queries), *_prepared(queries)):
+        if (draw.unit, draw.number) not in seen:
+            seen.add((draw.unit, draw.number))
+            yield _report(draw, apart, user)
+
+
+_Found = tuple[Place, Causes, Place]  # what draws, how that differs between ranks, what takes the rank's part
+
+
+def _slices(queries: Queries) -> Iterator[_Found]:
+    """Orders of which a part is taken by the rank."""
     drawing = {row.name for row in queries.flow.models.rows if row.orders or row.mixes is not None}
-    units = [unit for unit in queries.mentioning(*drawing) if not is_aside(unit.path)]
-    for part in (part for unit in units for part in queries.values(unit, "item")):
+    units = queries.mentioning(*drawing)
+    parts = [part for unit in units for part in queries.values(unit, "item")]
+    parts += [share.user for share in shares(queries) if share.user.value.op == "item"] if units else []
+    for part in (part for part in dict.fromkeys(parts) if not is_aside(part.unit.path)):
         divided = _first(part.operand(1)).varies("rank")
-        if not divided:
-            continue
-        for draw in _made_of(part.operand(0)):
-            apart = frozenset(c for c in _apart(draw) if any(meets(c.axis, frozenset({d.axis})) for d in divided))
-            if apart and (draw.unit.path, draw.at) not in seen and not _is_undone(queries, draw):
-                seen.add((draw.unit.path, draw.at))
-                yield _report(draw, apart)
-
-    yield from _samplers(queries)
+        for draw in _drawn_before(part.operand(0), _GIVEN) if divided else ():
+            apart = _among(_apart(draw), frozenset(c.axis for c in divided))
+            if apart and not _is_undone(queries, draw):
+                yield draw, apart, part
 
 
-def _samplers(queries: Queries) -> Iterator[Finding]:
+def _samplers(queries: Queries) -> Iterator[_Found]:
     """Samplers that take their part of an order which they draw with a seed that tells the rank, or of what each rank
-    has put in an order of its own before."""
+    has drawn for itself, or put in an order of its own, before."""
     for call in queries.calls(*_SAMPLERS):
         seed, rank, shuffle = (call.argument(name, place) for name, place in (("seed", 4), ("rank", 2), ("shuffle", 3)))
-        if is_aside(call.unit.path):
-            continue
         divided = rank.varies("rank") if rank is not None else NONE
         axes = frozenset(c.axis for c in divided) or WHOLE
         dataset = call.argument("dataset", 0)
-        for draw in (*_made_of(dataset), *_in_constructor(queries, dataset)) if dataset is not None else ():
-            apart = frozenset(c for c in _apart(draw) if meets(c.axis, axes))
-            if apart:
-                yield _report(draw, apart)
-        if seed is None or shuffle is not None and shuffle.val.constant() is False:
+        yield from _shared_out(queries, dataset, axes, call) if dataset is not None else ()
+        if seed is None or shuffle is not None and shuffle.val.constant() is False or is_aside(call.unit.path):
             continue
-        apart = frozenset(c for c in seed.varies("rank", "member") if c.sure and meets(c.axis, axes))
+        apart = _among(frozenset(c for c in seed.varies("rank", "member") if c.sure), axes)
         if apart:
-            yield _report(call, apart)
+            yield call, apart, call
+
+
+def _prepared(queries: Queries) -> Iterator[_Found]:
+    """Loaders that Accelerate shares out, of data that each rank has drawn for itself."""
+    for share in prepared(queries):
+        for loader in calls_behind(share.whole, makes_loader) or () if share.whole is not None else ():
+            dataset = loader.argument("dataset", 0)
+            yield from _shared_out(queries, dataset, WHOLE, share.user) if dataset is not None else ()
+
+
+def _shared_out(queries: Queries, dataset: Place, axes: Axes, user: Place) -> Iterator[_Found]:
+    """What draws the rows of a data set, or their order, on each rank for itself among those of some axes."""
+    for draw in (*_drawn_before(dataset), *_in_constructor(queries, dataset)):
+        apart = _among(_apart(draw), axes)
+        if apart and not is_aside(draw.unit.path) and not only(draw.under, "rank", "member"):
+            yield draw, apart, user
+
+
+def _among(apart: Causes, axes: Axes) -> Causes:
+    """The causes by which ranks differ that count along some axes."""
+    return frozenset(c for c in apart if any(meets(c.axis, frozenset({axis})) for axis in axes))
 
 
 def _in_constructor(queries: Queries, dataset: Place) -> Iterator[Place]:
-    """What the constructor of a dataset of the project puts in an order of its own, and keeps."""
+    """What the constructor of a dataset of the project puts in an order of its own, and keeps; the orders that it
+    draws, by which it looks its elements up."""
     classes = dict.fromkeys(o[1] for o in dataset.closed.each if o[0] in OBJECTS)
     for cls in classes if len(classes) == 1 else ():
         made = cls.find("__init__")
@@ -94,6 +135,19 @@ def _in_constructor(queries: Queries, dataset: Place) -> Iterator[Place]:
             mixed = call.argument("x", 0) if orders(call) else None
             if mixed is not None and _is_kept(queries, mixed):
                 yield call
+        stores = queries.values(unit, "store_attr") if unit is not None else ()
+        for store in (each for each in stores if unit is not None and unit.is_receiver(each.operand(0).root.number)):
+            if _looks_up(queries, cls, store.value.data):
+                yield from _made_of(store.operand(1))
+
+
+def _looks_up(queries: Queries, cls: ClassDef, name: str) -> bool:
+    """Whether a dataset finds its elements at the numbers that it has under a name: `self.rows[self.name[i]]`."""
+    method = cls.find("__getitem__")
+    unit = queries.flow.unit_of(method) if method is not None else None
+    items = queries.values(unit, "item") if unit is not None else ()
+    owners = (item.operand(0).root for item in items)
+    return any(owner.value.op == "attr" and owner.value.data == name for owner in owners)
 
 
 def _is_kept(queries: Queries, value: Place) -> bool:
@@ -118,20 +172,29 @@ def _made_of(place: Place) -> Iterator[Place]:
         here = stack.pop()
         yield here
         for number, part in enumerate(map(here.operand, range(len(here.value.args)))):
-            beside = here.value.op == "mut" and number == 1 and _changes_nothing(part)
+            beside = here.value.op == "mut" and number == 1 and changes_nothing(part)
             if here.value.args[number] >= 0 and part not in seen and not beside and UNIFORM not in part.val.v:
                 seen.add(part)
                 stack.append(part)
 
 
+def _drawn_before(dataset: Place, elsewhere: frozenset[str] = _ELSEWHERE) -> Iterator[Place]:
+    """The values from which a data set is made: in its function, in those that give it and in what callers pass."""
+    queue, seen = [dataset], {dataset}
+    inside: set[Unit] = set()
+    for start in queue:
+        for here in _made_of(start):
+            yield here
+            if here.value.op not in elsewhere or here.value.op == "param" and here.unit in inside:
+                continue  # a function that gives a part: the call of it, with what it passes, was met before
+            before = [each for each in sources(here) or () if each not in seen and UNIFORM not in each.val.v]
+            inside.update(each.unit for each in before if here.value.op == "call")
+            seen.update(before)
+            queue += before
+
+
 def _apart(draw: Place) -> Causes:
     return drawn_apart(draw) if orders(draw) else NONE
-
-
-def _changes_nothing(call: Place) -> bool:
-    """Whether a call makes something of its own, and leaves what it was given as it is."""
-    rows = rows_of(call)
-    return bool(rows) and all(row is not None and row.result and row.mixes is None for _, row in rows)
 
 
 def _is_undone(queries: Queries, order: Place) -> bool:
@@ -163,15 +226,26 @@ def _parameters(queries: Queries, call: Place, given: Place) -> Iterator[Place]:
                 yield inner
 
 
-def _report(call: Place, apart: Causes) -> Finding:
+def _rests_on(call: Place) -> str:
+    """Why what a call draws is likely to differ between ranks, as the end of a sentence about it."""
+    rows = [row for _, row in rows_of(call) if row is not None and row.draws]
+    if not rows or generator_of(call, rows[0]) is not None:
+        return ": its seed is each rank's own"
+    return f": nothing seeds `{rows[0].draws}` alike before"
+
+
+def _report(call: Place, apart: Causes, user: Place) -> Finding:
     name = call.operand(0).text
     sure = any(c.sure for c in apart)
     what = "every rank seeds its own shuffle" if sure else "every rank shuffles for itself"
+    why = "" if sure else _rests_on(call)
+    related = [Related(user.unit.path, user.at[0], "each rank takes its part here")]
     return RULE.finding(
         call.unit.path,
         call.at,
-        f"{what} in `{call.unit.qualname}` (`{name}`), then takes its part of its own order",
+        f"{what} in `{call.unit.qualname}` (`{name}`), then takes its part of its own order{why}",
         help="shuffle with a generator seeded alike on all ranks (`random.Random(seed + epoch)`), then divide by rank",
+        related=related if user != call else [],
         context=f"{call.unit.qualname}:{name}",
         severity="error" if sure else "warning",
     )
@@ -230,7 +304,142 @@ def loaded(text):
     return eval(text).make_sampler(dist.get_world_size(), dist.get_rank())
 """
 
+_SEEDING = """
+def seed_all(number):
+    random.seed(number)
+    np.random.seed(number)
+    torch.manual_seed(number)
+
+"""
+
+_SPLIT = """
+import random
+import time
+import numpy as np
+import torch
+import torch.distributed as dist
+from accelerate import Accelerator
+from datasets import load_dataset
+from my_library import set_all_seeds
+from sklearn.model_selection import train_test_split
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, Subset, random_split
+
+
+class Rows(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __getitem__(self, index):
+        row = list(self.rows[index])
+        random.shuffle(row)
+        return row
+
+{seeding}
+def pieces(rows):
+    {split}
+
+
+def prepare(args, rows, split_seed=None):
+    accelerator = Accelerator()
+    {before}
+    train, valid = pieces(rows)
+    return accelerator.prepare(DataLoader(train, shuffle=True)), valid
+
+
+def deal(args, rows, split_seed=None):
+    dist.init_process_group("nccl")
+    rank = dist.get_rank()
+    {before}
+    train, valid = pieces(rows)
+    {after}
+    sampler = DistributedSampler(train)
+    return DataLoader(train, sampler=sampler), valid
+"""
+
+
+def _split(split: str, before: str = "pass", after: str = "pass") -> str:
+    seeding = _SEEDING if "seed_all(" in before else ""
+    return _SPLIT.format(split=split, before=before, after=after, seeding=seeding)
+
+
+_SEEDED = """
+import random
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader, random_split
+
+
+def is_given(value):
+    return value is not None
+
+
+class Trainer:
+    def __init__(self, data, split_seed=None):
+        self.accelerator = Accelerator()
+        self.data = data
+        if not is_given(split_seed):
+            split_seed = {seed}
+        generator = torch.Generator().manual_seed(split_seed)
+        self.data, self.valid = random_split(self.data, [90, 10], generator=generator){mark}
+        self.loader = DataLoader(self.data, shuffle=True)
+        self.loader = self.accelerator.prepare(self.loader)
+
+
+{rest}
+"""
+
 INCORRECT = [
+    _split("return random_split(rows, [90, 10])  # error: MP532"),
+    _split("return train_test_split(rows, test_size=0.1)  # error: MP532"),
+    _split("random.shuffle(rows)  # error: MP532\n    return Rows(rows[10:]), Rows(rows[:10])"),
+    _split("order = np.random.permutation(100)  # error: MP532\n    return Subset(rows, order[10:]), order[:10]"),
+    _split(
+        'parts = load_dataset("rows")["train"].train_test_split(test_size=0.1)  # error: MP532\n'
+        '    return parts["train"], parts["test"]'
+    ),
+    _split(
+        "seed = int(time.time())\n"
+        "    generator = torch.Generator().manual_seed(seed)\n"
+        "    return random_split(rows, [90, 10], generator=generator)  # error: MP532"
+    ),
+    _split("return random_split(rows, [90, 10])  # error: MP532", "seed_all(args.seed + dist.get_rank())"),
+    _SEEDED.format(seed="random.randrange(2**32)", mark="  # error: MP532", rest=""),
+    _SEEDED.format(seed="random.randrange(2**32)", mark="  # error: MP532", rest="Trainer(list(range(100)))"),
+    """
+import numpy as np
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
+
+
+class Picked(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+        order = np.random.permutation(len(rows))  # error: MP532
+        self.index = order[: len(rows) // 2]
+
+    def __getitem__(self, index):
+        return self.rows[self.index[index]]
+
+
+def loader(rows):
+    data = Picked(rows)
+    return DataLoader(data, sampler=DistributedSampler(data))
+""",
+    """
+import random
+import torch.distributed as dist
+
+
+def split(files):
+    random.shuffle(files)  # error: MP532
+    return files[10:], files[:10]
+
+
+def main(files):
+    dist.init_process_group("nccl")
+    train, valid = split(files)
+    return train[dist.get_rank() :: dist.get_world_size()], valid
+""",
     _DATASET.format(shuffle="random.shuffle(self.rows)  # error: MP532"),
     """
 import torch
@@ -293,6 +502,33 @@ def loader(dataset, args):
 
 
 CORRECT = [
+    # seeded alike before, here or by who calls; seeded apart later
+    _split("return random_split(rows, [90, 10])", "seed_all(args.seed)", "seed_all(args.seed + rank)"),
+    _split("return random_split(rows, [90, 10])", "if args.seed is not None:\n        seed_all(args.seed)"),
+    _split("return train_test_split(rows, test_size=0.1)", "set_all_seeds(args.seed)"),
+    _split("return train_test_split(rows, test_size=0.1, random_state=7)"),
+    _split("return train_test_split(rows, test_size=0.1, shuffle=False)"),
+    _split(
+        'parts = load_dataset("rows")["train"].train_test_split(test_size=0.1, seed=7)\n'
+        '    return parts["train"], parts["test"]'
+    ),
+    _split("return random_split(rows, [90, 10], generator=torch.Generator().manual_seed(42))"),
+    # one rank's seed, or one rank's split, goes to all
+    _split(
+        "seed = [random.randrange(2**32)]\n"
+        "    dist.broadcast_object_list(seed, src=0)\n"
+        "    return random_split(rows, [90, 10], generator=torch.Generator().manual_seed(seed[0]))"
+    ),
+    _split(
+        "parts = [None, None]\n"
+        "    if dist.get_rank() == 0:\n"
+        "        random.shuffle(rows)\n"
+        "        parts = [rows[10:], rows[:10]]\n"
+        "    dist.broadcast_object_list(parts, src=0)\n"
+        "    return Rows(parts[0]), Rows(parts[1])"
+    ),
+    _SEEDED.format(seed="42", mark="", rest=""),
+    _SEEDED.format(seed="random.randrange(2**32)", mark="", rest="Trainer(list(range(100)), split_seed=7)"),
     # each rank sends its own rows about in an order of its own, and puts them back
     """
 import torch

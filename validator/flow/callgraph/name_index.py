@@ -43,6 +43,10 @@ class Mentions:
         """Whether any file speaks of one of the names."""
         return any(name in self._modules for name in names)
 
+    def containing(self, part: str) -> list[str]:
+        """The words of all files that contain a text, in small letters."""
+        return [word for word in self._modules if part in word.lower()]
+
     def libraries(self, *names: str) -> bool:
         """Whether the project imports one of some libraries."""
         wanted = frozenset(names)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from validator.domains.spmd import unsure
+from validator.domains.spmd import data, held, unsure
 from validator.flow.program.unit import Unit
 from validator.flow.values import BOTTOM, NOT_YET, Val, join
 
@@ -46,19 +48,33 @@ class Circumstances:
     def random(self, library: str) -> Val:
         """How random numbers that a library draws from its own state differ: as the seeds do, surely where all seeds
         tell the rank; where nothing seeds they are likely to."""
-        from validator.domains.spmd import data, held
-
-        models = self.flow.models
-        wanted, found = models.seeds[library], []
-        names = frozenset(self.flow.mentions.also(name.rpartition(".")[2] for name in wanted))
-        for unit in self.flow.mentions.naming(*names):
-            for value in unit.code.values:
-                if value.op != "call" or len(value.args) < 2 or unit.known_as(value.args[0]) not in names:
-                    continue
-                callee, seed = (*self.flow.vals(unit, value.args[:2]), BOTTOM, BOTTOM)[:2]
-                if any(o[0] == "ext" and (o[1] in wanted or models.named(o[1]) in wanted) for o in callee.each):
-                    found.append(held(self.flow.close(seed, unit).v))
+        seeds = ((unit, seed or BOTTOM) for unit, _, seed in self.seedings(library))
+        found = [held(self.flow.close(seed, unit).v) for unit, seed in seeds]
         if not found:
             return Val(v=data(sure=False))
         causes = frozenset().union(*found)
         return Val(v=causes if all(found) else unsure(causes))
+
+    def seedings(self, library: str) -> Iterator[tuple[Unit, int, Val | None]]:
+        """The calls that seed a library's own state: the unit, the call and the seed that it is given. So may what is
+        called by a word of seeding in a library of which nothing is known: with what (None), nobody knows."""
+        models, mentions = self.flow.models, self.flow.mentions
+        wanted = models.seeds[library]
+        known = frozenset(mentions.also(name.rpartition(".")[2] for name in wanted))
+        names = known | frozenset(mentions.containing("seed"))
+        for unit in mentions.naming(*names):
+            for number, value in enumerate(unit.code.values):
+                if value.op != "call" or len(value.args) < 2 or unit.known_as(value.args[0]) not in names:
+                    continue
+                callee, seed = (*self.flow.vals(unit, value.args[:2]), BOTTOM, BOTTOM)[:2]
+                paths = [o[1] for o in callee.each if o[0] == "ext"]
+                if any(path in wanted or models.named(path) in wanted for path in paths):
+                    yield unit, number, seed
+                elif any(self._may_seed(path) for path in paths):
+                    yield unit, number, None
+
+    def _may_seed(self, path: str) -> bool:
+        """Whether a function is of a library that is not at hand, and named after the seeds that it is given."""
+        package, _, name = path.partition(".")
+        told = package in sys.stdlib_module_names or self.flow.models.tells_of(package)
+        return package.isidentifier() and not told and "seed" in name.rpartition(".")[2].lower()

@@ -71,7 +71,7 @@ class Flow:
         self.fields = Fields(self)
         self.placings = Placings(self)
         self.variables = Variables(self)
-        circumstances = Circumstances(self)
+        self.circumstances = circumstances = Circumstances(self)
         self._equations: dict[str, Callable[..., Val | Makers]] = {
             "argument": self.parameters.argument,
             "field": self.fields.field,

@@ -16,7 +16,7 @@ from validator.flow.values import BOTTOM, Obj, Val, as_long_as, beside, is_text,
 if TYPE_CHECKING:
     from validator.flow.evaluation import Evaluation
 
-_PLACING = frozenset({"device", "dtype", "group", "requires_grad", "pin_memory", "layout", "non_blocking"})
+PLACING = frozenset({"device", "dtype", "group", "requires_grad", "pin_memory", "layout", "non_blocking"})
 _SCALARS = frozenset({"int", "float", "bool", "sum", "min", "max", "any", "all", "abs", "str"})
 _SETS = frozenset({"set", "frozenset"})
 # Builtins that make containers of what they are given; methods that give parts of what they are called on.
@@ -38,7 +38,7 @@ def same(at: Evaluation, name: str, arguments: Arguments, receiver: Val, dotted:
         return _length(arguments, receiver, dotted)
     # where a tensor lies is not what it holds
     holding = arguments if name not in at.models.tensors["moves"] else []
-    parts = [receiver, *(v for keyword, v in holding if keyword not in _PLACING)]
+    parts = [receiver, *(v for keyword, v in holding if keyword not in PLACING)]
     spread = (causes for keyword, each in holding if keyword == "**" for causes in values_of(each))
     v = combined(*(p.v for p in parts), *spread)
     if dotted == "range":

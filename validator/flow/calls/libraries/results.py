@@ -16,7 +16,7 @@ from validator.flow.calls.construction import holder, is_parser, replaced
 from validator.flow.calls.elements import element
 from validator.flow.calls.groups import axes_in, axes_named, job_rank, made_equal, made_group, spanned_by
 from validator.flow.calls.hints import told_by_name
-from validator.flow.calls.libraries.computed import same
+from validator.flow.calls.libraries.computed import PLACING, same
 from validator.flow.calls.libraries.randomness import drawn_as
 from validator.flow.calls.meshes import made_mesh
 from validator.flow.foreign import described
@@ -162,7 +162,7 @@ def _listing(it: _Described) -> Val:
 
 
 def _drawn(it: _Described) -> Val:
-    given = (v.v for name, v in it.arguments if name != "generator")
+    given = (v.v for name, v in it.arguments if name != "generator" and name not in PLACING)
     return Val(v=combined(drawn_as(it.call, it.row, it.arguments), *given))
 
 
@@ -251,7 +251,10 @@ def _fetched(it: _Described) -> Val:
 
 
 def _first(it: _Described) -> Val:
-    return it.first(UNKNOWN)
+    first = it.first(UNKNOWN)
+    if not it.row.draws:
+        return first
+    return first.with_causes(v=combined(first.v, drawn_as(it.call, it.row, it.arguments)))  # a part drawn of it
 
 
 def _second(it: _Described) -> Val:

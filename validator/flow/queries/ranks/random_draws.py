@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
 from validator.domains.spmd import NONE, Causes, held, only
-from validator.flow.queries.base import Place
+from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
+from validator.flow.queries.base import Place, ways_back
+from validator.flow.queries.origins import passed_from
+from validator.flow.values import Val
 from validator.models import Row
 
 _ORDERING = frozenset({"shuffle", "permutation", "permuted", "sample"})  # methods of a generator that is made
@@ -16,8 +23,16 @@ def rows_of(call: Place) -> list[tuple[str, Row | None]]:
     for o in call.operand(0).val.each if call.value.op == "call" else ():
         if o[0] == "ext":
             owner, _, name = o[1].rpartition(".")
-            found.append((owner, models.call(o[1]) or models.method(owner, name)))
+            found.append((owner, models.call(o[1]) or models.method(owner, name) or _by_name(call)))
+        elif o[0] == "top":
+            found.append(("", _by_name(call)))
     return found
+
+
+def _by_name(call: Place) -> Row | None:
+    """The row of a method that drawing objects alone have, whoever it is called on."""
+    row = call.flow.models.methods.get(call.method) if call.receiver is not None else None
+    return row if row is not None and row.on == () and row.draws else None
 
 
 def draws(call: Place) -> bool:
@@ -40,13 +55,121 @@ def orders(call: Place) -> bool:
     )
 
 
+def changes_nothing(call: Place) -> bool:
+    """Whether a call makes something of its own, and leaves what it was given as it is."""
+    rows = rows_of(call)
+    return bool(rows) and all(row is not None and row.result and row.mixes is None for _, row in rows)
+
+
 def drawn_apart(call: Place) -> Causes:
-    """How what a call draws differs between ranks: as its generator, or as the state of the library."""
+    """How what a call draws differs between ranks: as its generator or its seed, or as the state of the library."""
     for _, row in rows_of(call):
-        generator = call.argument("generator") or (call.receiver if row is None or not row.draws else None)
+        if row is not None and row.shuffled is not None and _is_off(call.argument(*row.shuffled)):
+            return NONE
+        generator = generator_of(call, row)
         if generator is not None:
-            return held(generator.varies("rank", "member", "data"))
+            return NONE if _is_alike_somewhere(generator) else held(generator.varies("rank", "member", "data"))
         if row is not None and row.draws:
-            state: Causes = call.flow.solver.settled(("random", row.draws)).v
-            return only(state, "data")
+            return state_of(call, row.draws)
     return NONE
+
+
+def _is_off(switch: Place | None) -> bool:
+    return switch is not None and switch.closed.is_const(False)
+
+
+def _is_alike_somewhere(generator: Place) -> bool:
+    """Whether a generator, or its seed, is known to be the same on all ranks on one of several ways to it: what callers
+    are known to pass, where each rank draws one for itself if they pass none."""
+    phis = (part for part in generator.parts if part.value.op == "phi")
+    ways = (phi.value_at(number).closed for phi in phis for number in phi.value.args if number >= 0)
+    return any(way.each and not way.v and all(o[0] == "const" and o[2] is not None for o in way.each) for way in ways)
+
+
+def generator_of(call: Place, row: Row | None) -> Place | None:
+    """What a call draws from that is not the state of a library: a generator, or a seed of its own."""
+    seed = call.argument(*row.seeded) if row is not None and row.seeded is not None else None
+    passed = (each for each in (call.argument("generator"), seed) if each is not None)
+    given = next((each for each in passed if not each.closed.is_const(None)), None)
+    return given or (call.receiver if row is None or not row.draws else None)
+
+
+def state_of(call: Place, library: str) -> Causes:
+    """How the state of a library differs between ranks where a call draws from it: as the seeds do that may be in force
+    there; where none is known to be, as all that the program sets."""
+    seeds = [only(seed.causes, "data") for seed in Seeds.of(call.flow, library).before(call)]
+    if seeds:
+        return frozenset().union(*seeds) if all(seeds) else NONE
+    state: Causes = call.flow.solver.settled(("random", library)).v
+    return only(state, "data")
+
+
+class Seed(NamedTuple):
+    """A seed that may be in force: what is passed, if that is known, and how it differs between ranks."""
+
+    value: Place | None
+    causes: Causes
+
+
+def _seed(call: Place, seed: Val | None) -> Seed:
+    """What a call seeds with; of one of which nothing is known (None) neither what nor how that differs."""
+    return Seed(call.operand(1), held(call.flow.close(seed, call.unit).v)) if seed is not None else Seed(None, NONE)
+
+
+class Seeds:
+    """The calls by which a program seeds the state of a library, and which of them are in force where it draws."""
+
+    def __init__(self, flow: Flow, library: str) -> None:
+        flow.solver.settled(("random", library))  # what seeds is known then
+        rows = [(Place(flow, unit, number), seed) for unit, number, seed in flow.circumstances.seedings(library)]
+        self.own = {(call.unit, call.number): _seed(call, seed) for call, seed in rows}
+        self.inside: dict[Unit, set[tuple[Unit, int]]] = {}  # by what is called: what it seeds, however deep below
+        for place in self.own:
+            queue = [place[0]]
+            for unit in queue:
+                held_by = self.inside.setdefault(unit, set())
+                if place not in held_by:
+                    held_by.add(place)
+                    queue += [caller for caller, _ in flow.calls_of(unit)]
+
+    @staticmethod
+    def of(flow: Flow, library: str) -> Seeds:
+        known: dict[str, Seeds] = flow.__dict__.setdefault("_seeds", {})
+        if library not in known:
+            known[library] = Seeds(flow, library)
+        return known[library]
+
+    def before(self, draw: Place) -> list[Seed]:
+        """The seeds that may be in force where a call draws: of the last call that seeds on every way to it, in its
+        function and in those that call it."""
+        found: dict[tuple[Unit, int, int], Seed] = {}
+        queue, seen = [draw], {draw.unit}
+        for start in queue if self.own else ():
+            for each in ways_back(start, self._seeds):
+                if each is not None and self._seeds(each):
+                    found.update(self._given(each))
+                elif each is None:
+                    calls = [Place(draw.flow, caller, passed.site) for caller, passed in draw.flow.calls_of(start.unit)]
+                    queue += [call for call in calls if call.unit not in seen]
+                    seen.update(call.unit for call in calls)
+        return list(found.values())
+
+    def _seeds(self, place: Place) -> bool:
+        return place.value.op == "call" and any(True for _ in self._within(place))
+
+    def _within(self, call: Place) -> Iterator[tuple[Unit, int]]:
+        """The calls that seed when this one runs."""
+        if (call.unit, call.number) in self.own:
+            yield call.unit, call.number
+        site = call.result.sites.get(call.number)
+        for target in site.targets if site is not None else ():
+            yield from self.inside.get(target.unit, ())
+
+    def _given(self, call: Place) -> Iterator[tuple[tuple[Unit, int, int], Seed]]:
+        """The seeds that a call sets: of a function that it calls, what it passes."""
+        for unit, number in self._within(call):
+            seed = self.own[unit, number]
+            passed = passed_from(call, seed.value) if seed.value is not None and unit is not call.unit else seed.value
+            if passed is not None and passed != seed.value:
+                seed = Seed(passed, held(passed.closed.v))
+            yield (unit, number, call.number), seed

@@ -9,6 +9,7 @@ from validator.domains.axes import LOCAL, SOME, WHOLE, Axes
 from validator.flow.calls.groups import axes_in
 from validator.flow.queries.base import Place, Queries
 
+LOADER = "torch.utils.data.DataLoader"
 _CHUNKING = frozenset({"chunk", "tensor_split", "array_split"})
 _WRAPPING = frozenset({"enumerate", "tqdm", "iter"})
 _EQUALITY = frozenset({"Eq", "NotEq"})
@@ -47,6 +48,15 @@ def shares(queries: Queries) -> Iterator[Share]:
                 found = _of_item(place) if value.op == "item" else _of_remainder(place)
                 if found is not None:
                     yield found
+
+
+def prepared(queries: Queries) -> Iterator[Share]:
+    """The loaders that Accelerate shares out among all ranks."""
+    for call in queries.calls("accelerate.Accelerator.prepare", "accelerate.Accelerator.prepare_data_loader"):
+        for number in call.value.args[1:]:
+            loader = call.value_at(number)
+            if any(o[:2] == ("made", LOADER) for o in loader.closed.each):
+                yield Share(None, None, call, loader)
 
 
 def _of_steps(call: Place) -> Share | None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from validator.flow.queries.base import Place
 from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.origins import calls_behind, trail
-from validator.flow.queries.ranks.rank_shares import within
-
-LOADER = "torch.utils.data.DataLoader"
+from validator.flow.queries.ranks.rank_shares import LOADER, within
 
 
 def loaders_of(iterable: Place) -> list[Place]:
