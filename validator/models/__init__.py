@@ -41,7 +41,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   which `draws` names; `mixes = [parameter, position]`: that argument is in a random order afterwards; `orders`: the
   result is elements in a random order, each once. `seed = [parameter, position]`: of a call that makes or seeds a
   generator (its result, its receiver). `seeded = [parameter, position]`: the seed of that one draw, or the generator
-  that makes it, where one is passed. `shuffled = [parameter, position]`: the switch without which nothing is drawn.
+  that makes it, where one is passed. `ranked = [parameter, position]`: the switch with which each rank adds its number
+  to the seed. `shuffled = [parameter, position]`: the switch without which nothing is drawn.
 - `loads = [parameter, position]`, `saves`: the path of a file that the call reads or writes; `mode`: the parameter that
   says which (`open`).
 - `gathers = [parameter, position]`: of a context manager inside which sharded parameters are whole: which. What is
@@ -178,6 +179,7 @@ class Row(NamedTuple):
     mixes: tuple[str, int] | None = None
     orders: bool = False
     seed: tuple[str, int] | None = None
+    ranked: tuple[str, int] | None = None  # the switch with which a seed is another one on each rank
     seeded: tuple[str, int] | None = None  # what seeds that one draw, where it is passed
     shuffled: tuple[str, int] | None = None  # the switch without which nothing is drawn
     loads: tuple[str, int] | None = None

@@ -65,6 +65,7 @@ import random
 
 import torch
 import torch.distributed as dist
+from accelerate.utils import set_seed
 from my_data import images
 
 
@@ -113,6 +114,7 @@ _MARK = "  # error: MP579"
 
 INCORRECT = (
     _samples("torch.manual_seed(args.seed)", mark=_MARK),
+    _samples("set_seed(args.seed)", mark=_MARK),
     _samples("seed_all(args.seed)", "sample = batch(args.count, device)", mark=_MARK),
     _samples(
         "generator = torch.Generator(device).manual_seed(7)",
@@ -125,6 +127,7 @@ CORRECT = (
     _samples("torch.manual_seed(args.seed + dist.get_rank())"),
     _samples("seed_all(args.seed)\n    seed_all(args.seed * dist.get_world_size() + dist.get_rank())"),
     _samples("pass"),
+    _samples("set_seed(args.seed, device_specific=True)"),
     # something else makes them differ, or may
     _samples("torch.manual_seed(args.seed)", "sample = model.sample(noise[dist.get_rank() :], 10)"),
     _samples("torch.manual_seed(args.seed)", "sample = noise + torch.load('images.pt')"),

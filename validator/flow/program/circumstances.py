@@ -6,7 +6,9 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from validator.domains.spmd import data, held, unsure
+from validator.domains.axes import WHOLE
+from validator.domains.spmd import Causes, combined, data, held, rank, unsure
+from validator.flow.calls.arguments import Arguments, argument
 from validator.flow.program.unit import Unit
 from validator.flow.values import BOTTOM, NOT_YET, Val, join
 
@@ -66,12 +68,21 @@ class Circumstances:
             for number, value in enumerate(unit.code.values):
                 if value.op != "call" or len(value.args) < 2 or unit.known_as(value.args[0]) not in names:
                     continue
-                callee, seed = (*self.flow.vals(unit, value.args[:2]), BOTTOM, BOTTOM)[:2]
+                callee, *given = self.flow.vals(unit, value.args)
                 paths = [o[1] for o in callee.each if o[0] == "ext"]
                 if any(path in wanted or models.named(path) in wanted for path in paths):
-                    yield unit, number, seed
+                    arguments = list(zip(value.data.names, given, strict=True))
+                    yield unit, number, Val(v=combined(*(v.v for _, v in arguments), *self._added(paths, arguments)))
                 elif any(self._may_seed(path) for path in paths):
                     yield unit, number, None
+
+    def _added(self, paths: list[str], arguments: Arguments) -> Iterator[Causes]:
+        """How what a call adds to a seed differs between ranks: the number of each, where a switch says so."""
+        rows = (self.flow.models.call(path) for path in paths)
+        for switch in (row.ranked for row in rows if row is not None and row.ranked is not None):
+            on = argument(switch, arguments)
+            if on is not None and not on.is_const(False):
+                yield rank(WHOLE, sure=on.is_const(True))
 
     def _may_seed(self, path: str) -> bool:
         """Whether a function is of a library that is not at hand, and named after the seeds that it is given."""

@@ -94,7 +94,7 @@ def _of_call(call: Place) -> list[Place] | None:
     receiver = call.receiver
     tensors = call.flow.models.same_methods
     objects = receiver.closed.each if receiver is not None else ()
-    is_tool = bool(objects) and all(o[0] in _TOOLS or o[0] == "top" for o in objects) and call.method not in tensors
+    is_tool = bool(objects) and all(o[0] in _TOOLS for o in objects) and call.method not in tensors
     given = _arguments(call)
     if receiver is not None and not is_tool:
         return [receiver, *given]

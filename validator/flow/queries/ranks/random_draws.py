@@ -112,8 +112,12 @@ class Seed(NamedTuple):
 
 
 def _seed(call: Place, seed: Val | None) -> Seed:
-    """What a call seeds with; of one of which nothing is known (None) neither what nor how that differs."""
-    return Seed(call.operand(1), held(call.flow.close(seed, call.unit).v)) if seed is not None else Seed(None, NONE)
+    """What a call seeds with, if nothing is added to that; of one of which nothing is known (None) neither what nor how
+    that differs."""
+    if seed is None:
+        return Seed(None, NONE)
+    alone = call.operand(1)
+    return Seed(alone if alone.val.v == seed.v else None, held(call.flow.close(seed, call.unit).v))
 
 
 class Seeds:
