@@ -143,6 +143,10 @@ class Objects:
         with the class of that object, or those that a variable may hold."""
         given = computed(self.flow, place.root.unit, place.root.number)  # `Strategy.get()` gives `cls._strategy`
         root = place._replace(unit=given.unit, number=given.number).root if given is not None else place.root
+        if root.value.op == "phi":  # one of several attributes: each by itself
+            ways = _ways(root)
+            if all(way.value.op == "attr" for way in ways):
+                return {made: owner for way in ways for made, owner in self.groups(way).items()}
         if root.value.op != "attr":
             return {_made(self._closed(place)): None}
         found: dict[frozenset[ClassDef], ClassDef | None] = {}
@@ -414,6 +418,8 @@ class Objects:
         """`model(…)`: `__call__`, or of a module of a network `forward`."""
         is_module = any(self.flow.models.named(base) == _MODULES for base in cls.external_bases)
         name = "__call__" if cls.find("__call__") is not None else "forward" if is_module else ""
+        if any(self.flow.fields.stores(cls, name, {*cls.mro, *cls.descendants()})):
+            return None  # `encoder.forward = encoder.forward_chunk`
         methods = dict.fromkeys(m for m in cls.find_below(name).values() if m is not None) if name else {}
         units = [self.flow.unit_of(method) for method in methods]
         found = [self._function(unit, True, given) for unit in units if unit is not None]
@@ -448,6 +454,17 @@ def _run(callee: Val) -> Iterator[Method]:
             names = ("__init__",) if o[0] == "class" else ("__call__", "forward")
             method = next((m for name in names if (m := o[1].find(name)) is not None), None)
             yield from [method] if method is not None else ()
+
+
+def _ways(root: Place) -> list[Place]:
+    """The values that a variable may be, before the calls that were given them."""
+    seen, queue, found = {root.number}, [root], list[Place]()
+    for each in queue:
+        for way in (each.value_at(number).root for number in origins(each.unit, each.number)):
+            if way.number not in seen:
+                seen.add(way.number)
+                (queue if way.value.op == "phi" else found).append(way)
+    return found
 
 
 def _may_be_data(place: Place) -> bool:

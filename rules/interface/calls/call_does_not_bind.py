@@ -431,6 +431,25 @@ INCORRECT += (
 )
 
 CORRECT = (
+    # another method is put into its place
+    """\
+from torch import nn
+
+
+class Encoder(nn.Module):
+    def forward(self, x):
+        return x, 1
+
+    def chunk(self, x, offset, size):
+        return x, offset, size
+
+
+def export(strategy):
+    encoder = Encoder()
+    encoder.forward = encoder.chunk
+    x, offset, size = encoder(strategy.x, 1, 2)
+    return x, offset, size
+""",
     _NESTED,
     # hooks that take what they are given; whether they get keywords is not known
     """\

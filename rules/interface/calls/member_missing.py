@@ -125,6 +125,50 @@ def _is_option(project: Project, name: str) -> bool:
 
 
 INCORRECT = (
+    # objects of a class that a function gives back, or that stands in a table, get what they are made with elsewhere
+    """\
+# file: trainers.py
+class Trainer:
+    def __init__(self, writer):
+        self.writer = writer
+
+    def step(self, loss):
+        self.writer.write("loss", loss)  # error: MP120
+
+
+class Evaluator:
+    def __init__(self, writer):
+        self.writer = writer
+
+    def step(self, loss):
+        self.writer.log("loss", loss)
+        self.writer.flush()  # error: MP120
+
+
+KINDS = {"evaluator": Evaluator}
+
+
+def kind(config):
+    return Trainer if config.trains else None
+
+
+def named(name):
+    return KINDS[name]
+# file: train.py
+from trainers import kind, named
+
+
+class Writer:
+    def log(self, name, value):
+        print(name, value)
+
+
+def main(config):
+    made = kind(config)
+    made(Writer()).step(1.0)
+    other = named(config.name)
+    other(writer=Writer()).step(2.0)
+""",
     # an attribute that callers choose
     """\
 class Model:

@@ -302,6 +302,47 @@ def run(args, strategy, prompts):
 )
 
 CORRECT = (
+    # which of them an object is given suits what it does with it, be it kept under one name or another
+    """\
+class Encoder:
+    def encode(self, x):
+        return x
+
+
+class Generator:
+    def generate(self, x):
+        return x
+
+
+class Base:
+    def __init__(self, model, average):
+        self.model, self.average = model, average
+
+
+class Encoding(Base):
+    def run(self, x, averaged):
+        model = self.average if averaged else self.model
+        model.strategy = None
+        inner = model if not hasattr(model, "module") else model.module
+        return inner.encode(x)
+
+
+class Generating(Base):
+    def run(self, x, averaged):
+        return self.model.generate(x)
+
+
+def make(config):
+    return Encoder() if config.encodes else Generator()
+
+
+def kind(config):
+    return Encoding if config.encodes else Generating
+
+
+def main(config, x):
+    kind(config)(make(config), make(config)).run(x, averaged=True)
+""",
     # what the declared class takes, or what is asked about first
     """\
 class RewardModel:

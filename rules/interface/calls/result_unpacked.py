@@ -327,6 +327,25 @@ def update(strategy, manager):
 )
 
 CORRECT = (
+    # another method is put into its place
+    """\
+from torch import nn
+
+
+class Encoder(nn.Module):
+    def forward(self, x):
+        return x, 1
+
+    def chunk(self, x):
+        return x, 1, 2
+
+
+def export(strategy):
+    encoder = Encoder()
+    encoder.forward = encoder.chunk
+    x, offset, size = encoder(strategy.x)
+    return x, offset, size
+""",
     # a flag that decides how the result is taken apart, and one that callers choose
     """\
 class Value:

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from validator.definitions import ClassDef, External, Method, Module, Symbol
+from validator.definitions import Value as Variable
 from validator.flow.callgraph.called_objects import CalledObjects
 from validator.flow.queries.outside_program import is_test
 from validator.ir.model import Value
@@ -28,6 +29,10 @@ _BUILT = frozenset({"const", "tuple", "list", "set", "dict", "collect", "join", 
 _OF_FUNCTIONS = ("remote", "options", "bind", "__func__", "__wrapped__")
 # What is done with a value that is no function.
 _PARTING = frozenset({"item", "iter", "binary", "unary", "compare", "join", "more", "store_item", "unpack", "slice"})
+
+# What gives a value on that it is made of, and takes one out of what holds it.
+_HOLDING = frozenset({"phi", "mut", "dict", "list", "tuple", "set", "item", "iter", "next", "unpack"})
+_OUT_OF_TABLES = frozenset({"get", "pop", "values", "items", "setdefault"})
 
 
 class Mention(NamedTuple):
@@ -57,12 +62,14 @@ class Callers:
         self._families: dict[ClassDef, frozenset[ClassDef]] = {}
         self._mentions: dict[str, list[Mention]] = {}
         self._straight: dict[ClassDef, bool] = {}
+        self._going_on: set[tuple[Unit, int]] = set()
         self.objects = CalledObjects(flow, self)
 
     def of(self, unit: Unit, tests: bool = False) -> tuple[Unit, ...]:
         """The units that may call a unit; what tests do with code that is no test is not how it is used."""
         known = self._known.get((unit, tests))
         if known is None:
+            self._known[unit, tests] = ()  # of a function that gives back what gives it back
             known = self._known[unit, tests] = tuple(self._found(unit, tests))
         return known
 
@@ -87,8 +94,11 @@ class Callers:
 
     def _found(self, unit: Unit, tests: bool) -> dict[Unit, None]:
         tests = tests or is_test(unit.path)
-        found = dict.fromkeys(mention.caller for mention in self.naming(unit))
-        callers = [each for each in found if tests or not is_test(each.path)]
+        mentions = list(self.naming(unit))
+        callers = [m.caller for m in mentions if tests or not is_test(m.caller.path)]
+        for mention in mentions:
+            if mention.kind in ("global", "import", "own"):
+                callers += self._given(mention.caller, mention.number, tests)
         if unit.name.startswith("__") and unit.cls is not None:  # `super().__init__()`
             below = (c.methods[unit.name] for c in unit.cls.descendants() if unit.name in c.methods)
             callers += self.flow.units(below)
@@ -97,6 +107,39 @@ class Callers:
         if unit.outer is not None and _is_given_back(unit.outer, unit):
             callers += self.of(unit.outer, tests)  # `@register(name)` calls what `register` gives back
         return dict.fromkeys(sorted(dict.fromkeys(callers), key=lambda each: each.place))
+
+    def _given(self, unit: Unit, number: int, tests: bool) -> Iterator[Unit]:
+        """Who gets a value of a unit that may be called there: the callers of a function that gives it back, and those
+        who read the variable of a module, or of the body of a class, in which it is kept, be it in a table."""
+        holding = _holding(unit, number)
+        if unit.code.kind == "function" and not holding.isdisjoint(unit.code.returned):
+            yield from self.of(unit, tests)
+        values = unit.code.values
+        stores = (values[n] for n in {user for each in holding for user in unit.users.get(each, ())})
+        for name in sorted({str(each.data) for each in stores if each.op in ("store_global", "store_class")}):
+            for reader, place in self._reads(unit, name):
+                key = (reader, place)
+                if key not in self._going_on and (tests or not is_test(reader.path)):
+                    self._going_on.add(key)
+                    yield reader
+                    yield from self._given(reader, place, tests)
+                    self._going_on.discard(key)
+
+    def _reads(self, unit: Unit, name: str) -> Iterator[tuple[Unit, int]]:
+        """Where a variable of a module is read, or one of the body of a class as an attribute."""
+        inside = unit.code.kind == "class"
+        for reader in self.flow.mentions.naming(name):
+            for number in reader.named.get(name, ()):
+                value = reader.code.values[number]
+                if value.op == "attr":
+                    owner = reader.code.values[reader.root(value.args[0])]
+                    symbol = self.flow.symbol(reader, owner) if owner.op in ("name", "import") else None
+                    if symbol is unit.module or inside and not isinstance(symbol, Module | External):
+                        yield reader, number
+                elif value.op in ("name", "import") and not inside:
+                    symbol = self.flow.symbol(reader, value)
+                    if isinstance(symbol, Variable) and (symbol.module, symbol.name) == (unit.module, name):
+                        yield reader, number
 
     # -- mentions ------------------------------------------------------------------------------------------
 
@@ -234,6 +277,20 @@ def _is_given_back(outer: Unit, unit: Unit) -> bool:
         return False
     returned = (outer.code.values[outer.root(number)] for number in outer.code.returned)
     return any(value.op == "closure" and value.data == unit.code.key for value in returned)
+
+
+def _holding(unit: Unit, number: int) -> set[int]:
+    """The values of a unit that may be, or hold, one of them: where ways meet, in tables, taken out of these."""
+    values, found, queue = unit.code.values, {number}, [number]
+    for each in queue:
+        for user in unit.users.get(each, ()):
+            value = values[user]
+            held = value.op in _HOLDING or value.op == "attr" and value.data in _OUT_OF_TABLES
+            called = value.op == "call" and value.args[0] == each and values[each].op == "attr"
+            if (held or called and each != number) and user not in found:
+                found.add(user)
+                queue.append(user)
+    return found
 
 
 def called(unit: Unit) -> list[str]:

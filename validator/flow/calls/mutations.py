@@ -49,7 +49,8 @@ def growth(name: str, arguments: Arguments) -> Callable[[Val], Val] | None:
         is_set = name in _OF_SETS and not before.of("dict")
         order = frozenset({unordered("set")}) if is_set and is_text(part) else beside(before, "unordered")
         n = combined(before.n, added.n if name in ("extend", "update") else NONE)
-        return Val(grown.objs | order, combined(before.v, added.v), n, before.p, before.state)
+        own = frozenset(o for o in before.each if o[0] in ("inst", "self"))  # has a method of that name
+        return Val(grown.objs | order | own, combined(before.v, added.v), n, before.p, before.state)
 
     return change
 

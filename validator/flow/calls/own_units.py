@@ -46,7 +46,9 @@ def call_object(at: Evaluation, number: int, o: Obj, arguments: Arguments) -> Va
     names = ("__call__", "forward") if "__call__" not in cls.methods else ("__call__",)
     for name in names:
         if (method := cls.find(name)) is not None and (unit := at.flow.unit_of(method)) is not None:
-            return call_unit(at, number, unit, [receiver], arguments)
+            given = call_unit(at, number, unit, [receiver], arguments)
+            stored = at.flow.stores.writers(name) and at.flow.get("field", cls, name, False).objs
+            return join2(given, UNKNOWN) if stored else given  # `encoder.forward = encoder.forward_chunk`
     return UNKNOWN
 
 
