@@ -6,9 +6,10 @@ What it does
     refuses names that it does not know (`if name == "adam": … elif name == "sgd": … else: raise`). Follows the name
     back, through variables, attributes, arguments and defaults, to the texts in the code, and reports those that the
     place does not take. Options of the command line are the matter of MP305 and MP702, keys of configuration files that
-    of MP308. Silent where the table is handed on, or filled with what is not known, where conditions on the way test
-    the name otherwise, and where the error is caught. A warning where another condition decides whether the text gets
-    there, or functions register names, as code outside of the project may do.
+    of MP308. Also numbers, and what is computed as no text is, that come to conditions which refuse all but some texts:
+    an argument before it may be missing. Silent where the table is handed on, or filled with what is not known, where
+    conditions on the way test the name otherwise, and where the error is caught. A warning where another condition
+    decides whether the text gets there, or functions register names, as code outside of the project may do.
 
 Why is this bad
     It raises KeyError, or what the code raises itself, when the line runs: somebody renamed an entry, or took it away,
@@ -23,7 +24,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.analysis.options.accepted import Accepted, Asked
+from validator.facts.model import At
 from validator.finding import Finding
+from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Project
 from validator.rule import Rule
@@ -32,13 +35,33 @@ RULE = Rule("MP315", "name-in-no-table", "error", "0.6.0", solves=True)
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    seen = set()
+    seen: set[tuple[Unit, object]] = set()
     for asked in project.analysis(Accepted).texts:
         place = asked.origin.place
         text = str(place.value.data)
         if asked.refuses(text) and not is_aside(place.unit.path) and (place.unit, place.number) not in seen:
             seen.add((place.unit, place.number))
             yield _report(asked, text)
+    for asked in project.analysis(Accepted).numbers:
+        place = asked.origin.place
+        at = place.seen_from(asked.origin.call) if asked.origin.call is not None else place.at
+        if not is_aside(place.unit.path) and (place.unit, at) not in seen:
+            seen.add((place.unit, at))
+            yield _of_number(asked, at)
+
+
+def _of_number(asked: Asked, at: At) -> Finding:
+    place, taker = asked.origin.place, asked.taken.place.unit.qualname
+    names = ", ".join(sorted(asked.taken.names))
+    return RULE.finding(
+        place.unit.path,
+        at,
+        f"`{place.text}`{place.where} is no text, and `{taker}` takes only {names}",
+        help="pass one of these; one of the arguments may be missing",
+        related=[asked.related],
+        context=f"{place.unit.qualname}:{place.text}",
+        severity="error" if asked.is_certain else "warning",
+    )
 
 
 def _report(asked: Asked, text: str) -> Finding:
@@ -114,9 +137,83 @@ def schedule(kind="cosin"):  # error: MP315
 schedule()
 schedule("linear")
 """,
+    # the mode is left out, and the step stands in its place; through a class that a function gives back
+    """
+class Writer:
+    def choose(self, mode):
+        if mode == "train":
+            return 1
+        elif mode == "valid":
+            return 2
+        else:
+            raise ValueError(mode)
+
+    def add(self, tag, value, mode, epoch=0):
+        return self.choose(mode), tag, value, epoch
+
+class Template:
+    def __init__(self, model, writer):
+        self.model, self.writer = model, writer
+
+class Trainer(Template):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+
+    def run(self, loader, epoch):
+        for index, batch in enumerate(loader):
+            step = epoch * len(loader) + index
+            if step % 10 == 0:
+                self.writer.add("loss", batch, "train", step)
+                self.writer.add("memory", batch, step)  # error: MP315
+
+def create(config):
+    if config.kind == "plain":
+        return Trainer
+    raise ValueError(config.kind)
+
+def main(config, model, loader):
+    trainer = create(config)
+    trainer = trainer(model, Writer())
+    for epoch in range(3):
+        trainer.run(loader, epoch)
+""",
 ]
 
 CORRECT = [
+    # numbers that are made texts, or looked up, or asked for
+    """
+NAMES = ["train", "valid"]
+
+def choose(mode):
+    if isinstance(mode, int):
+        mode = NAMES[mode]
+    if mode == "train":
+        return 1
+    elif mode == "valid":
+        return 2
+    else:
+        raise ValueError(mode)
+
+def split(mode):
+    if mode == 1:
+        return "train"
+    elif mode == "train" or mode == "valid":
+        return mode
+    else:
+        raise ValueError(mode)
+
+def level(mode, names):
+    mode = str(mode)
+    if mode not in ("0", "1", "2"):
+        raise ValueError(mode)
+    return mode * 2
+
+for index in range(2):
+    choose(index)
+    level(index, NAMES)
+split(1)
+choose("tra" + "in")
+""",
     # other names that stand for those of the table
     """
 ALIASES = {"momentum": "sgd"}

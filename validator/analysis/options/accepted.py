@@ -19,6 +19,7 @@ from validator.finding import Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.values.no_texts import is_no_text
 from validator.flow.queries.values.text_origins import Origin, text_origins
 from validator.flow.values import Obj
 from validator.project import ClassDef, Missing, Module, Project
@@ -100,6 +101,12 @@ class Accepted:
         return tuple(asked for asked in self._all if _is_text(asked.origin.place))
 
     @cached_property
+    def numbers(self) -> tuple[Asked, ...]:
+        """What is surely no text, and comes to conditions that refuse all but some texts."""
+        rows = (asked for asked in self._all if not (asked.taken.table or asked.origin.typed))
+        return tuple(asked for asked in rows if is_no_text(asked.origin.place))
+
+    @cached_property
     def options(self) -> dict[tuple[Parser, str], list[Asked]]:
         """By parser and destination where the values of an option come to."""
         found: dict[tuple[Parser, str], list[Asked]] = {}
@@ -146,10 +153,13 @@ class Accepted:
             compared = self._compared_in(unit) if rows else {}
             for key, taken in rows:
                 origins = text_origins(key, self._is_setting, taken.place)
-                kept = (each for each in origins if _is_text(each.place) or self._is_setting(each.place))
+                kept = (each for each in origins if self._is_told(each.place))
                 here = compared.get(key.root.hint, set())
                 found += [Asked(taken, self._with_all_said(origin, here)) for origin in kept]
         return tuple(found)
+
+    def _is_told(self, place: Place) -> bool:
+        return _is_text(place) or is_no_text(place) or self._is_setting(place)
 
     def _with_all_said(self, origin: Origin, here: set[str]) -> Origin:
         """An origin with the texts that code anywhere compares with what is called so, and the function itself with the
@@ -237,8 +247,8 @@ class Accepted:
             return None
         left, right = test.operand(0), test.operand(1)
         if value.data in ("Eq", "NotEq"):
-            left, right = (right, left) if isinstance(left.closed.constant(), str) else (left, right)
-            text = right.closed.constant()
+            left, right = (right, left) if isinstance(left.val.constant(), str) else (left, right)
+            text = right.closed.constant()  # what callers pass, all the same, is what is compared with it
             return (left, frozenset({text}), False) if isinstance(text, str) else None
         if value.data not in ("In", "NotIn"):
             return None

@@ -20,13 +20,16 @@ _FOLDING = frozenset({"lower", "upper", "casefold", "title", "capitalize"})
 _SAME = frozenset({"strip", "str"})
 _COMPARING = frozenset({"Eq", "NotEq", "Is", "IsNot"})
 _REPLACED = frozenset({"phi", "attr", "name"})
+_COMPUTED = frozenset({"binary", "unary", "next", "unpack"})  # what is computed with such a value says nothing of texts
 
 
 class Origin(NamedTuple):
     """A value that another one was before, where it is not known what it was before that.
 
     `said`: texts that conditions on the way name, and that the value may not be behind them. `folded`: its case does
-    not matter. `conditional`: whether something else decides on the way. `kept`: the attributes that held it.
+    not matter. `conditional`: whether something else decides on the way. `kept`: the attributes that held it. `typed`:
+    whether something on the way makes a text of it, or asks for something else than texts (`isinstance(name, int)`).
+    `call`: the one that passes it on first, if any does.
     """
 
     place: Place
@@ -34,6 +37,8 @@ class Origin(NamedTuple):
     folded: bool = False
     conditional: bool = False
     kept: frozenset[str] = frozenset()
+    typed: bool = False
+    call: Place | None = None
 
 
 def text_origins(place: Place, is_origin: Callable[[Place], bool], user: Place | None = None) -> Iterator[Origin]:
@@ -76,24 +81,31 @@ class _Way(NamedTuple):
     def at(self, here: Place) -> _Way | None:
         """The way at a value, with what conditions say about it; None where they ask something else of it."""
         said, left, key = self.origin.said, [], here.key if self.tests else ()
+        typed = self.origin.typed or _is_call(here, _FOLDING | _SAME)
         for test in self.tests:
             parts = list(test.parts)
             if not any(part.root.key == key for part in parts if part.value.op != "const"):
                 left.append(test)
             elif all(_is_plain(part) for part in parts):
-                texts = (part.value.data for part in parts if part.value.op == "const")
-                said |= {text for text in texts if isinstance(text, str)}
+                constants = [part.value.data for part in parts if part.value.op == "const"]
+                said |= {text for text in constants if isinstance(text, str)}
+                typed |= not all(isinstance(each, str) for each in constants)
+                typed |= any(part.value.op == "call" for part in parts)
+            elif here.value.op in _COMPUTED:
+                left.append(test)
             else:
                 return None
         folded = self.origin.folded or _is_call(here, _FOLDING)
-        return _Way(self.origin._replace(place=here, said=said, folded=folded), tuple(left))
+        return _Way(self.origin._replace(place=here, said=said, folded=folded, typed=typed), tuple(left))
 
     def before(self, step: _Step) -> _Way:
         if step.inside:
             return _Way(self.origin._replace(place=step.source), (*self.tests, *step.tests))
         conditional = self.origin.conditional or bool(self.tests)
         kept = self.origin.kept | ({step.attribute} if step.attribute else frozenset())
-        return _Way(self.origin._replace(place=step.source, conditional=conditional, kept=kept), tuple(step.tests))
+        call = step.call or self.origin.call
+        found = self.origin._replace(place=step.source, conditional=conditional, kept=kept, call=call)
+        return _Way(found, tuple(step.tests))
 
 
 def _is_looked_up(place: Place) -> bool:
@@ -124,7 +136,7 @@ class _Step(NamedTuple):
     """What a value was one step before, and the conditions between.
 
     `inside`: in the same function, before the same conditions. `alone`: it was meant for nothing else. `attribute`: the
-    one that held it.
+    one that held it. `call`: the one that passes it.
     """
 
     source: Place
@@ -132,6 +144,7 @@ class _Step(NamedTuple):
     inside: bool = False
     alone: bool = True
     attribute: str = ""
+    call: Place | None = None
 
 
 def _before(place: Place) -> Iterator[_Step]:
@@ -173,7 +186,7 @@ def _passed(flow: Flow, unit: Unit, position: int) -> Iterator[_Step]:
             site = call.result.sites.get(call.number)
             alone = site is None or all(target.unit is unit for target in site.targets)
             if number is not None:
-                yield _Step(Place(flow, caller, number), call.tests_inside, alone=alone)
+                yield _Step(Place(flow, caller, number), call.tests_inside, alone=alone, call=call)
             elif default is not None and unit.outer is not None and not _is_spread(call):
                 yield _Step(Place(flow, unit.outer, default), call.tests_inside, alone=alone)
 
