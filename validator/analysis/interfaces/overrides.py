@@ -18,7 +18,7 @@ from validator.flow.objects import Objects
 from validator.flow.queries.outside_program import is_test
 from validator.project import ClassDef, Method, Project
 
-_HARMLESS = frozenset({"object", "ABC", "Protocol", "Generic", "Module", "Exception"})  # call no method of others
+HARMLESS = frozenset({"object", "ABC", "Protocol", "Generic", "Module", "Exception"})  # call no method of others
 _OF_MODULE = frozenset({"forward", "train", "eval", "to", "state_dict", "load_state_dict", "extra_repr"})
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z][a-z]+|[a-z]+|\d+")
 _ASKING = re.compile(r"isinstance|issubclass|hasattr|\btype\(|__class__|signature|TypeError")
@@ -88,7 +88,7 @@ class Overrides:
     def _called_by_project_only(self, cls: ClassDef, name: str) -> bool:
         """Whether no framework calls the method, nothing replaces it, and it is defined once."""
         outer = {base.removesuffix("[]").rpartition(".")[2] for base in cls.external_bases}
-        if not outer <= _HARMLESS or "Module" in outer and name in _OF_MODULE:
+        if not outer <= HARMLESS or "Module" in outer and name in _OF_MODULE:
             return False
         if name in self.members.written or len(cls.definitions[name]) > 1:
             return False

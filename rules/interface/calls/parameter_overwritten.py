@@ -1,0 +1,267 @@
+"""A parameter that is given another value before it is ever read.
+
+What it does
+    Reports a parameter of which nothing reads what was passed: on every way to each place that reads the name, it has
+    been given another value first. Its default must say something (not None, False, zero or nothing), or a call of the
+    project that runs nothing else must pass something for it. A note where constants take its place: somebody may have
+    switched it off. Silent where another class of the project has a method of that name with that parameter, or a class
+    of a library above may ask for it, where the call passes the very expression that is put there, for `_names`, after
+    `del`, and where `locals()` or a function inside may read it.
+
+Why is this bad
+    What callers pass is dropped without a word, and so is the default: the program runs with something else than the
+    signature says.
+
+References
+    https://docs.python.org/3/tutorial/controlflow.html#defining-functions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.analysis.interfaces.overrides import HARMLESS
+from validator.facts.model import Param
+from validator.finding import Finding, Related
+from validator.flow.program.unit import Unit, implicit
+from validator.flow.queries.base import Place, Queries
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP156", "parameter-overwritten", "warning", "1.0", solves=True)
+
+_READING = frozenset({"locals", "vars", "eval", "exec"})
+_SAYING_NOTHING = frozenset({"None", "False", "0", "0.0", "''", '""', "()", "[]", "{}", "dict()", "list()", "..."})
+_KINDS = ("pos", "any", "kw")
+_USING = ("return", "raise", "branch")  # ends of blocks that have a value
+
+
+class Lost(NamedTuple):
+    """A parameter, with the values that take its place before it is read."""
+
+    param: Place
+    declared: Param
+    by: list[Place]
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries = project.analysis(Queries)
+    asked = _asked_for(project)
+    for unit in queries.of_program():
+        for lost in _lost(queries, unit):
+            if not _is_asked_for(unit, lost.declared.name, asked):
+                passing = next(_passing(queries, lost), None)
+                if passing is not None or lost.declared.default not in (None, *_SAYING_NOTHING):
+                    yield _report(lost, passing)
+
+
+def _lost(queries: Queries, unit: Unit) -> Iterator[Lost]:
+    """The parameters of a function that are bound anew before anything reads them."""
+    if unit.method is None or unit.code.kind != "function":
+        return
+    declared = {param.name: param for param in unit.method.facts.params if param.kind in _KINDS}
+    for place in queries.values(unit, "param"):
+        name = place.value.data[1]
+        bound = (place.value_at(n) for n in unit.code.definitions.get(name, ()) if n != place.number)
+        anew = [each for each in bound if each.value.op != "phi"]
+        if not anew or name not in declared or name.startswith("_") or unit.is_receiver(place.number):
+            continue
+        taken = [each for each in anew if _is_read(each)]
+        deleted = any(each.value.op == "undefined" for each in anew)
+        if taken and not deleted and not _is_read(place) and not _may_read_inside(queries, unit, name):
+            yield Lost(place, declared[name], taken)
+
+
+def _is_read(place: Place) -> bool:
+    """Whether a value has a use, be it behind phis; what a branch tests, or is returned, has one as well."""
+    ending = {block.end[1] for block in place.unit.code.blocks if block.end[0] in _USING}
+    seen, queue = {place.number}, [place]
+    for each in queue:
+        if each.number in ending or any(user.value.op != "phi" for user in each.users):
+            return True
+        queue += [user for user in each.users if user.number not in seen]
+        seen.update(user.number for user in each.users)
+    return False
+
+
+def _may_read_inside(queries: Queries, unit: Unit, name: str) -> bool:
+    """Whether a function inside, or one that sees all variables, may read or bind a variable of a function."""
+    named = {value.data for value in unit.code.values if value.op == "name"}
+    return not _READING.isdisjoint(named) or any(
+        value.op in ("free", "store_free") and name in (value.data, value.data[-1])
+        for each in queries.flow.whole_units(unit.module)
+        if each is not unit and _is_inside(each, unit)
+        for value in each.code.values
+    )
+
+
+def _is_inside(inner: Unit, unit: Unit) -> bool:
+    around = inner.outer
+    while around is not None and around is not unit:
+        around = around.outer
+    return around is unit
+
+
+def _asked_for(project: Project) -> dict[tuple[str, str], int]:
+    """By the name of a method and of a parameter how many classes have them."""
+    found: dict[tuple[str, str], int] = {}
+    for function in project.functions():
+        for param in function.facts.params if function.cls is not None else ():
+            key = (function.name, param.name)
+            found[key] = found.get(key, 0) + 1
+    return found
+
+
+def _is_asked_for(unit: Unit, name: str, asked: dict[tuple[str, str], int]) -> bool:
+    """Whether others than the function itself may say that it has the parameter: a base, a class beside it."""
+    cls = unit.cls
+    if cls is None or unit.name == "__init__":
+        return False
+    outer = {base.removesuffix("[]").rpartition(".")[2] for base in cls.external_bases}
+    return not outer <= HARMLESS or asked.get((unit.name, name), 0) > 1
+
+
+def _passing(queries: Queries, lost: Lost) -> Iterator[Place]:
+    """What calls that run the function, and nothing else, pass for the parameter, where it says something else than
+    what takes its place."""
+    unit, (index, name) = lost.param.unit, lost.param.value.data
+    own = {each.root.text for each in lost.by}
+    for call in queries.calls_of(unit):
+        given = call.argument(name, index - implicit(call.unit, call.value, unit))
+        if given is None or set(queries.targets(call)) != {unit} or given.root.text in own:
+            continue
+        if given.root.value.op != "const" or given.text not in _SAYING_NOTHING:
+            yield given
+
+
+def _report(lost: Lost, passing: Place | None) -> Finding:
+    unit, param, first = lost.param.unit, lost.declared, min(lost.by, key=lambda each: each.at)
+    dropped = "its default" if passing is None else f"what callers pass (`{passing.text}`)"
+    related = [Related(unit.path, param.at[0], "the parameter")]
+    if passing is not None:
+        related.append(Related(passing.unit.path, passing.at[0], "it is passed here"))
+    constant = all(each.value.op == "const" for each in lost.by)
+    return RULE.finding(
+        unit.path,
+        first.at,
+        f"`{param.name}` of `{unit.qualname}` is given another value before anything reads it: {dropped} has no effect",
+        help="use the parameter, give the new value another name, or drop the parameter",
+        related=related,
+        context=f"{unit.qualname}:{param.name}",
+        severity="note" if constant else RULE.severity,
+    )
+
+
+INCORRECT = (
+    # a default that says something, and keywords that are told apart under its name
+    """
+def split(prefix, options):
+    own = {name[len(prefix):]: value for name, value in options.items() if name.startswith(prefix)}
+    return own, {name: value for name, value in options.items() if not name.startswith(prefix)}
+
+class Model:
+    def __init__(self, dim, quantizer_options: dict = dict(gamma=4.0), **options):
+        quantizer_options, options = split("quantizer_", options)  # error: MP156
+        self.dim, self.options = dim, options
+        self.quantizer = dict(**quantizer_options)
+
+Model(8, quantizer_options=dict(gamma=1.0))
+""",
+    # on both ways; by a loop
+    """
+def schedule(steps, warmup, name="cosine"):
+    if steps > 100:
+        warmup = steps // 10  # error: MP156
+    else:
+        warmup = steps // 2
+    for name in ("linear", "constant"):  # error: MP156
+        print(name)
+    return warmup
+
+def train(args):
+    return schedule(args.steps, args.warmup)
+""",
+    # switched off: a note
+    """
+def settings(offload, compiled=False):
+    compiled = False  # error: MP156
+    return {"offload": offload, "compiled": compiled}
+
+def train(args):
+    return settings(args.offload, compiled=args.compiled)
+""",
+)
+
+CORRECT = (
+    # read first, on one way at least, by what it becomes, by a function inside, by all variables
+    """
+def split(prefix, options):
+    return {}, options
+
+def first(rate=0.1, steps=10, warmup=5, kind="cosine", decay=0.5):
+    rate = float(rate)
+    if steps is None:
+        steps = 100
+    try:
+        warmup = int(warmup)
+    except ValueError:
+        print(warmup)
+    def inner():
+        return kind
+    before = inner()
+    kind = "linear"
+    return rate, steps, warmup, before, kind, decay
+
+def second(rate=0.1):
+    before = dict(locals())
+    rate = 2
+    return before, rate
+
+first(1, 2, 3, "a", 1)
+second(3)
+""",
+    # nothing is passed, or just what is put there; deleted; a name that says so
+    """
+import argparse
+
+def main(args=None):
+    args = argparse.ArgumentParser().parse_args()
+    return args
+
+def place(config, device, _step=1, unused=2):
+    del unused
+    device = config.device
+    _step = 2
+    return device, _step
+
+def run(config):
+    main()
+    main(None)
+    return place(config, config.device)
+""",
+    # others say what it takes: a base, a class beside it, a library
+    """
+import argparse
+from lightning import Callback
+
+class Base:
+    def step(self, batch, rate=0.1):
+        return batch, rate
+
+class Fixed(Base):
+    def step(self, batch, rate=0.1):
+        rate = self.rate
+        return batch, rate
+
+class Hook(Callback):
+    def on_epoch(self, trainer, epoch=1):
+        epoch = trainer.epoch
+        return epoch
+
+def fit(kind, batch):
+    Hook().on_epoch(batch, 3)
+    Fixed().step(batch, 0.2)
+    return Base().step(batch, 0.2)
+""",
+)
