@@ -134,6 +134,14 @@ def takes_more(cls: ClassDef) -> bool:
     return any("allow" in settings(each) for each in cls.mro)
 
 
+def length_of(cls: ClassDef) -> int | None:
+    """How many parts objects of a class have that is a named tuple; None of others, and of those that say it anew."""
+    if TUPLES.isdisjoint(cls.external_bases) or cls.find("__iter__") is not None or cls.find("__new__") is not None:
+        return None
+    fields = _annotated(cls, "any")
+    return len(fields) if fields else None
+
+
 def _annotated(cls: ClassDef, kind: str) -> tuple[Param, ...] | None:
     """The annotated names of a class and of those above it as parameters; None where one goes by another name."""
     found: dict[str, Param] = {}

@@ -2,7 +2,8 @@
 
 What it does
     Follows what is unpacked (`a, b = f(…)`, `for a, b in f(…)`) to the tuples that it may be: through functions of the
-    project, remote calls and `ray.get`, `await`, fields and what callers pass. Reported where all of them have another
+    project, remote calls and `ray.get`, `await`, fields and what callers pass; a named tuple has as many parts as fields.
+    Reported where all of them have another
     length; as a warning where one `return` has, which nothing that is passed decides, or a flag for which the call
     passes what is now true and now false (`hidden=self.coefficient > 0`). What comes from callers alone is a warning,
     and what is asked of an object that is not known, where each method of the project that bears the name gives another
@@ -22,11 +23,12 @@ from collections.abc import Iterator
 
 from validator.analysis.interfaces.handed_on import HandedOn
 from validator.finding import Finding, Related, Severity
+from validator.flow.constructors import length_of
 from validator.flow.foreign import is_unknown
 from validator.flow.objects import is_passed
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
-from validator.flow.values import NONE_OBJ
+from validator.flow.values import NONE_OBJ, Obj
 from validator.project import Project
 from validator.rule import Rule
 
@@ -62,9 +64,14 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _lengths(source: Place) -> list[int]:
     """The lengths that a tuple may have; none where it may be something else, or a list that something is added to."""
-    objs = source.closed.objs - {NONE_OBJ}
-    lengths = sorted({len(o[1]) for o in objs if o[0] == "tuple"})
-    return lengths if all(o[0] == "tuple" and o[1] for o in objs) else []
+    lengths = {_length(o) for o in source.closed.objs - {NONE_OBJ}}
+    return sorted(n for n in lengths if n) if all(lengths) else []
+
+
+def _length(o: Obj) -> int | None:
+    if o[0] == "inst":
+        return length_of(o[1])
+    return len(o[1]) if o[0] == "tuple" else None
 
 
 def _lengths_by_name(queries: Queries, source: Place) -> list[int]:
@@ -230,6 +237,23 @@ class Trainer:
         for batch in batches:
             loss, kl = forward(self.strategy, batch)  # error: MP130
         return loss
+""",
+    # a named tuple has as many parts as fields
+    """\
+from collections import namedtuple
+
+NAMES = ["loss", "kl", "tokens"]
+Stats = namedtuple("Stats", NAMES)
+
+
+def step(strategy, batch):
+    return Stats(strategy.loss(batch), strategy.kl(batch), len(batch))
+
+
+def train(strategy, batch):
+    loss, kl = step(strategy, batch)  # error: MP130
+    loss, kl, tokens = step(strategy, batch)
+    return loss, kl, tokens
 """,
     # from another process
     """\
