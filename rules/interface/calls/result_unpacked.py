@@ -1,14 +1,14 @@
 """A result that is taken apart into another number of names than it has parts.
 
 What it does
-    Follows what is unpacked (`a, b = f(…)`, `for a, b in f(…)`) to the tuples that it may be: through functions of the
-    project, remote calls and `ray.get`, `await`, fields and what callers pass; a named tuple has as many parts as fields.
-    Reported where all of them have another
-    length; as a warning where one `return` has, which nothing that is passed decides, or a flag for which the call
-    passes what is now true and now false (`hidden=self.coefficient > 0`). What comes from callers alone is a warning,
-    and what is asked of an object that is not known, where each method of the project that bears the name gives another
-    length, and no known library has one of that name. Silent about lists that may have grown, about what may be
-    something else, and behind a test of the very value (`if len(result) == 3`).
+    Follows what is unpacked (`a, b = f(…)`, `for a, b in f(…)`) to the tuples that it may be: through functions of
+    the project, remote calls and `ray.get`, `await`, fields and what callers pass; a named tuple has as many parts
+    as fields. Reported where all of them have another length; as a warning where one `return` has, which nothing
+    that is passed decides, or a flag for which the call passes what is now true and now false
+    (`hidden=self.coefficient > 0`). What comes from callers alone is a warning, and what is asked of an object that
+    is not known, where each method of the project that bears the name gives another length, and no known library
+    has one of that name. Silent about lists that may have grown, about what may be something else, and behind a
+    test of the very value (`if len(result) == 3`).
 
 Why is this bad
     It raises ValueError: somebody added a result, or took one away, and did not come to this caller.
