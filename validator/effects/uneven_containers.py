@@ -99,7 +99,8 @@ class UnevenContainers:
                     yield from (tensor,) if tensor is not None else ()
 
     def _made(self, first: _Use) -> Iterator[_Use]:
-        """A use as it is seen where the object is made from which the container is reached."""
+        """A use as it is seen where the object is made from which the container is reached; a function that calls
+        itself is entered once, as the path may grow each time."""
         seen, queue = {(first.unit, first.path)}, [first]
         for each in queue:
             root = each.unit.code.values[each.path[0]]  # type: ignore[index]
@@ -110,7 +111,8 @@ class UnevenContainers:
                 path = seen_from(caller, passed.site, each.unit, each.path)
                 site = self.flow.result(caller).sites.get(passed.site)
                 alone = site is not None and len(site.targets) == 1 and not site.others
-                if path is not None and alone and (caller, path) not in seen:
+                again = any(unit is caller for unit, _ in each.sites)
+                if path is not None and alone and not again and (caller, path) not in seen:
                     seen.add((caller, path))
                     queue.append(_Use(caller, path, ((caller, passed.site), *each.sites)))
 

@@ -1836,6 +1836,28 @@ def main(path):
     with leader_first(LOCAL_RANK):
         print(path)
 """,
+    # an object that calls itself through its parts
+    """
+import torch.distributed as dist
+
+class Node:
+    def __init__(self, below):
+        self.below, self.rows = below, {}
+
+    def reduce(self):
+        for row in self.rows.values():
+            dist.all_reduce(row)
+        self.below.reduce()
+
+    def add(self, name, row):
+        if dist.get_rank() == 0:
+            self.below.add(name, row)
+
+def reduced(tree, row):
+    tree = Node(Node(tree))
+    tree.add("row", row)
+    tree.reduce()
+""",
     # two classes have a method of that name, which may be a third one's; a name that libraries have, too
     """
 import torch.distributed as dist

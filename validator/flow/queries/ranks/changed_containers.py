@@ -71,7 +71,7 @@ class Changes:
             if each in begun or each in self._known:
                 stack.pop()
                 if each not in self._known:
-                    self._known[each] = tuple(dict.fromkeys(self._made(each)))
+                    self._known[each] = _first_of_each(self._made(each))
                 continue
             begun.add(each)
             called = (target.unit for _, site in self._calls(each) for target in site.targets)
@@ -172,6 +172,15 @@ class Changes:
             return given if given is not None else self.flow.parameters.default(target.unit, name)
 
         return instantiated_causes(causes, argument)
+
+
+def _first_of_each(changes: Iterable[Change]) -> tuple[Change, ...]:
+    """The changes that a unit makes, one for each instruction that a call of it comes to: by which calls further in
+    is told of one way, for there are too many."""
+    found: dict[Change, Change] = {}
+    for change in changes:
+        found.setdefault(change._replace(sites=(change.sites[0], change.sites[-1])), change)
+    return tuple(found.values())
 
 
 # -- paths -------------------------------------------------------------------------------------------------
