@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.domains.spmd import only
+from validator.definitions import ClassDef
+from validator.domains.spmd import NONE, Causes, only, unsure
 from validator.flow.control import reachable
+from validator.flow.foreign import is_unknown
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
-from validator.flow.values import Obj, Val
+from validator.flow.values import BOTTOM, Obj, Val
 
 _OF_RANKS = ("rank", "member", "data", "failure")
 _PARTS = frozenset({
@@ -69,6 +71,30 @@ def reads_data(place: Place) -> bool:
             if value.op == "call" and (receiver := each.receiver) is not None:
                 stack.append(receiver)
     return False
+
+
+def likely_told(test: Place) -> Causes:
+    """By what a test likely tells ranks apart that asks an unknown object for an attribute: by what that varies in the
+    one family of classes which has it."""
+    flow = test.flow
+    found: Causes = NONE
+    for part in test.parts:
+        if part.value.op != "attr" or not is_unknown(part.closed):
+            continue
+        cls = flow.guessed.holder(str(part.value.data))
+        if cls is not None:
+            found |= unsure(only(_held(flow, cls, str(part.value.data)).v, "rank", "member"))
+    return found
+
+
+def _held(flow: Flow, cls: ClassDef, name: str) -> Val:
+    """What the objects of a class have under a name: in a field, or as a property gives it."""
+    method = cls.find(name)
+    unit = flow.unit_of(method) if method is not None and method.facts.is_property else None
+    if unit is not None:
+        return flow.close(flow.result(unit).returned, unit)
+    settled: Val = flow.solver.settled(("field", cls, name, False)) if method is None else BOTTOM
+    return settled
 
 
 def _is_named(place: Place) -> bool:

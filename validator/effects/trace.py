@@ -13,6 +13,7 @@ from validator.domains.axes import Axes
 from validator.domains.spmd import Causes
 from validator.effects import exceptions
 from validator.effects.condition_keys import Key, Keys, keys_of, substituted
+from validator.effects.evidence import likely_told
 from validator.effects.exceptions import Classes
 from validator.effects.made_once import made_already
 from validator.facts.model import At
@@ -496,7 +497,8 @@ class _Tracer:
     def _truth(self, number: int) -> Causes:
         from validator.effects.files import raced
 
-        return truth_of(self.result.vals[number]) | raced(self.traces, self.unit, number)
+        test = Place(self.traces.flow, self.unit, number)
+        return truth_of(test.val) | raced(self.traces, self.unit, number) | likely_told(test)
 
     def _values(self, block: int, after: Trace) -> Trace:
         trace = after

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from validator.definitions import ClassDef, Method
 from validator.domains.axes import WHOLE, axes_of
 from validator.domains.placement import after, inherited
-from validator.domains.spmd import NONE, UNIFORM, Causes, only, placed_along, rank, unsure
+from validator.domains.spmd import NONE, UNIFORM, Causes, only, placed_along, rank
 from validator.flow.annotations import objects_of
 from validator.flow.callgraph import sections
 from validator.flow.calls.own_units import run
-from validator.flow.foreign import NOBODY, described, is_nobodys, is_unknown, likely_rank, number_named
+from validator.flow.foreign import NOBODY, described, is_nobodys, likely_rank, number_named
 from validator.flow.program.symbols import is_plain, meaning
 from validator.flow.values import (
     ANYTHING,
@@ -55,8 +55,7 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
     known = at.flow.foreign.get((owner.number, name))
     if known is None:
         known = _attribute(at, number, owner, name)
-        likely = is_unknown(known) and at.flow.guessed.holder(name) is not None
-        if not likely and all(_is_settled(at, o, name) for o in owner.objs):
+        if all(_is_settled(at, o, name) for o in owner.objs):
             at.flow.foreign[owner.number, name] = known
     return known
 
@@ -92,8 +91,6 @@ def _attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
         return Val(number_named(name), rank({"local"} if "local" in name else WHOLE))
     if known and result == UNKNOWN and name in at.models.ranks["names"]:
         return likely_rank(name)
-    if not known and is_unknown(result) and (cls := at.flow.guessed.holder(name)) is not None:
-        return _likely_of(at, cls, name, result)
     if known and any(c.kind == "rank" for c in result.v) and not result.of("ordinal"):
         result = Val(result.objs, placed_along(result.v, axes_of(name)), result.n, result.p, result.state)
     carried = _carried(owner, result)
@@ -107,20 +104,6 @@ def _attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
     if state == result.state and carried <= result.v and absent <= result.p:
         return result
     return Val(result.objs, result.v | carried, result.n, result.p | absent, state)
-
-
-def _likely_of(at: Evaluation, cls: ClassDef, name: str, result: Val) -> Val:
-    """An attribute of an unknown object that one class alone has: by what it varies there, which is likely."""
-    method = cls.find(name)
-    unit = at.flow.unit_of(method) if method is not None and method.facts.is_property else None
-    if method is not None and unit is None:
-        return result
-    held: Val = at.flow.get("field", cls, name, False)
-    if unit is not None:
-        returned = at.flow.part(("unit", unit), "returned")
-        held = at.flow.close(returned, unit) if returned is not NOT_YET else NOT_YET
-    v = unsure(only(held.v, "rank", "member"))
-    return result.with_causes(v=v) if v and held is not NOT_YET else result
 
 
 def _asked(at: Evaluation, owner: Val, name: str) -> list[Obj]:
