@@ -2,9 +2,10 @@
 
 What it does
     Reports `new_group(ranks)` where the list is another one on each rank (`range(first, first + size)` with `first`
-    computed from the rank), and all ranks come there. Silent with `use_local_synchronization=True`, with which the
-    members alone make their group, where the list is the whole job's, and where it has one rank: nobody else reads
-    the keys of a group of one member.
+    computed from the rank, or the one list of several in which the rank is), and all ranks come there; a warning
+    where only the name of a function says that it gives the rank. Silent with `use_local_synchronization=True`, with
+    which the members alone make their group, where the list is the whole job's, and where it has one rank: nobody
+    else reads the keys of a group of one member.
 
 Why is this bad
     `new_group` is a collective of the whole job: every rank must call it for every group, in the same order, also for
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.domains.spmd import NONE, Causes, only
 from validator.finding import Finding
 from validator.flow.queries.base import Place, Queries
 from validator.project import Project
@@ -33,7 +35,8 @@ def check_project(project: Project) -> Iterator[Finding]:
         local = call.argument("use_local_synchronization", 4)
         if ranks is None or local is not None and not local.closed.is_const(False):
             continue
-        if _differs(ranks):
+        causes = _differs(ranks)
+        if causes:
             yield RULE.finding(
                 call.unit.path,
                 call.at,
@@ -41,16 +44,17 @@ def check_project(project: Project) -> Iterator[Finding]:
                 help="make the groups of all ranks in one order on every rank and keep the own one, or pass "
                 "`use_local_synchronization=True`",
                 context=f"{call.unit.qualname}:{ranks.text}",
+                severity="error" if any(cause.sure for cause in causes) else "warning",
             )
 
 
-def _differs(ranks: Place) -> bool:
-    """Whether a list is surely another one on each rank."""
+def _differs(ranks: Place) -> Causes:
+    """Why a list is another one on each rank, on all ways; nothing where it is not."""
     value = ranks.closed
     lists = value.of("tuple")
     if lists and all(len(o[1]) == 1 for o in lists):
-        return False
-    return any(cause.kind == "rank" and cause.sure and not cause.some for cause in value.v | value.n)
+        return NONE
+    return frozenset(cause for cause in only(value.v | value.n, "rank", "member") if not cause.some)
 
 
 INCORRECT = [
@@ -69,6 +73,27 @@ class Mesh:
         self.row = dist.new_group(ranks=rows[self.rank // size])  # error: MP558
         world = range(dist.get_world_size())
         self.column = dist.new_group([r for r in world if r % size == self.rank % size])  # error: MP558
+""",
+    # the list that has the rank; a rank of a library, and of a module that nobody knows
+    """
+import torch.distributed as dist
+from classy_vision.generic.distributed_util import get_rank
+from elsewhere import utils
+
+def chosen(groups):
+    own = None
+    for ranks in groups:
+        if dist.get_rank() in ranks:
+            own = ranks
+    return dist.new_group(own)  # error: MP558
+
+def of_node(size):
+    first = get_rank() // size * size
+    return dist.new_group(list(range(first, first + size)))  # error: MP558
+
+def of_other_node(size):
+    first = utils.get_rank() // size * size
+    return dist.new_group(list(range(first, first + size)))  # error: MP558
 """,
 ]
 
@@ -95,6 +120,14 @@ def make(size):
         if rank in ranks:
             found = group
     return found, dist.new_group(list(range(dist.get_world_size())))
+
+def keep(groups):
+    own, kept = None, None
+    for ranks in groups:
+        group = dist.new_group(ranks)
+        if dist.get_rank() in ranks:
+            own, kept = ranks, group
+    return own, kept, dist.new_group(groups[0])
 """,
     """
 import torch.distributed as dist
