@@ -5,7 +5,8 @@ What it does
     that a comparison or a mask selects (`(labels != -100).sum()`, `mask.sum()`, `len(x[x > 0])`), also through
     arithmetic, `.item()` and calls of the project. Reported where such a count is multiplied by the number of ranks to
     stand for a count over all of them, where a loss that is scaled by the number of ranks is divided by it, and where a
-    sum of rows, or of batches, that a collective has summed over the ranks is divided by their number. Silent
+    sum of rows, of batches or of what a mask selects (`(x * mask).sum()`), that a collective has summed over the ranks
+    is divided by their number on this rank, or a sum of this rank is divided by their number on all, and shown. Silent
     where a collective has reduced the count, and where nothing tells that ranks have different data. A note where rows
     of a batch are multiplied: of a loader that drops what is left over all ranks have as many. A warning, too, where a
     sum over the batches that a `DistributedSampler` deals out to this rank is divided by the length of the whole data
@@ -29,9 +30,11 @@ from validator.domains.spmd import Causes
 from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.origins import passed_from, returned
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.training.loaders import deals_out, is_data_of, loaders_of
 from validator.flow.queries.training.placements import Derived
+from validator.flow.queries.values.counts import Amount, added_up, counted, element, grows, laid_together, number_of
 from validator.flow.queries.values.sums import KEEPING, is_scaled, is_size, spanned, summed
 from validator.project import Project
 from validator.rule import Rule
@@ -43,7 +46,6 @@ _KEEPING = frozenset({
     "clamp_", "max",
     "squeeze", "view", "reshape", "type", "tensor", "as_tensor", "FloatTensor", "LongTensor", "clamp_max",
 })  # fmt: skip
-Rows = tuple[Place, int | None]  # of what, and along which dimension
 _COUNTING = frozenset({"sum", "count_nonzero", "numel", "size"})
 
 
@@ -74,18 +76,21 @@ def _of_quotient(queries: Queries, place: Place) -> Finding | None:
     call = _summed_over_ranks(place)
     if call is not None:
         return _report_sum(place, call)
+    call = _divided_by_all(place)
+    if call is not None:
+        return _report_share(place, call)
     loader = _part_of_whole(queries, place)
     return _report_part(place, loader) if loader is not None else None
 
 
 def _part_of_whole(queries: Queries, quotient: Place) -> Place | None:
     """The loop over this rank's part of the data whose sum is divided by the length of all of the data."""
-    whole = _rows(quotient.operand(1).root)
+    whole = counted(quotient.operand(1).root)
     if whole is None or whole[1] != 0:
         return None
     for factor in _factors(quotient.operand(0)):
-        total = _given_back(queries, _kept(factor))
-        loop = _grows(total)
+        total = _given_back(queries, number_of(factor))
+        loop = grows(total)
         loaders = loaders_of(loop.gone_through) if loop is not None else []
         dealt = bool(loaders) and all(deals_out(each) for each in loaders)
         if loop is None or not dealt or not any(is_data_of(whole[0], each, loop.gone_through) for each in loaders):
@@ -96,21 +101,73 @@ def _part_of_whole(queries: Queries, quotient: Place) -> Place | None:
     return None
 
 
-def _kept(place: Place) -> Place:
-    """A number before `.item()` and its like."""
-    while place.value.op == "call" and place.method in KEEPING | {"int"}:
-        inner = place.receiver or place.argument("", 0)
-        if inner is None:
-            break
-        place = inner.root
-    return place
-
-
 def _given_back(queries: Queries, place: Place) -> Place:
     """What the one function of the project that is called here gives back."""
     units = queries.targets(place) if place.value.op == "call" else []
     returned = [number for number in units[0].code.returned if number >= 0] if len(units) == 1 else []
-    return _kept(Place(place.flow, units[0], returned[0]).root) if len(returned) == 1 else place
+    return number_of(Place(place.flow, units[0], returned[0]).root) if len(returned) == 1 else place
+
+
+def _summed_over_ranks(quotient: Place) -> Place | None:
+    """The collective that has summed over ranks what is then divided by its number on this rank alone."""
+    count = quotient.operand(1)
+    found = _sum_of(quotient.operand(0)) if not _is_reduced(count) else None
+    if found is None or not _is_mean(count.root, found[1]) or is_scaled(quotient):
+        return None
+    return found[0]
+
+
+def _divided_by_all(quotient: Place) -> Place | None:
+    """The collective that has summed over ranks the number by which a sum of this rank alone is divided and shown."""
+    total = quotient.operand(0)
+    found = _sum_of(quotient.operand(1)) if not _is_reduced(total) else None
+    if found is None or not _is_mean(found[1], total.root):
+        return None
+    shown = Derived(quotient.flow, quotient)
+    trained = any(each.value.op == "attr" and each.value.data == "backward" for p in shown.all for each in p.users)
+    return found[0] if shown.shown and not (shown.reduced or trained or is_scaled(quotient)) else None
+
+
+def _sum_of(place: Place) -> tuple[Place, Place] | None:
+    """The collective that has summed a number over all ranks, or all that share the data, and what the number was on
+    one of them; also of what a function of the project returns that is given it."""
+    found = _in_place(place)
+    if found is not None:
+        return found
+    call = place
+    while call.value.op == "call" and call.method in KEEPING and call.receiver is not None:
+        call = call.receiver
+    results = returned(call) if call.value.op == "call" else None
+    inner = next((found for each in results or () if (found := _in_place(each)) is not None), None)
+    return (inner[0], passed_from(call, number_of(inner[1])).root) if inner is not None else None
+
+
+def _in_place(place: Place) -> tuple[Place, Place] | None:
+    """The same, of a number that a collective has summed in place, perhaps in a tensor with others."""
+    whole, position = element(place)
+    calls = list(summed(whole))
+    tensor = calls[-1].argument(*calls[-1].operations[0].row.equal) if calls else None
+    if tensor is None or not spanned(calls[-1])[0] & {WORLD, "dp"}:
+        return None
+    own = tensor.root if position is None else laid_together(tensor.root, position)
+    return (calls[-1], own) if own is not None else None
+
+
+def _is_mean(count: Place, total: Place) -> bool:
+    """Whether a sum has as many terms, or as much weight, as a number says."""
+    number = counted(count)
+    if number is None or number[1] is None and _amount(total) == _amount(count):  # of a sum by itself: a share
+        return False
+    return any(_same(number, amount) for amount in added_up(total))
+
+
+def _amount(total: Place) -> Amount | None:
+    return next(added_up(total), None)
+
+
+def _same(one: Amount, other: Amount) -> bool:
+    (of, along), (tensor, dimension) = one, other
+    return along == dimension and of.unit is tensor.unit and (of == tensor or of.key == tensor.key)
 
 
 def _is_reduced(total: Place) -> bool:
@@ -122,67 +179,6 @@ def _is_reduced(total: Place) -> bool:
         if "reduce" in call.method or "gather" in call.method:
             return True
     return False
-
-
-def _summed_over_ranks(quotient: Place) -> Place | None:
-    """The collective that has summed rows over ranks which are then divided by their number on this rank alone."""
-    counted = _rows(quotient.operand(1).root) if not any(summed(quotient.operand(1))) else None
-    calls = list(summed(quotient.operand(0))) if counted is not None else []
-    tensor = calls[-1].argument(*calls[-1].operations[0].row.equal) if calls else None
-    if counted is None or tensor is None or _added_up(tensor.root) != counted:
-        return None
-    over = spanned(calls[-1])[0]
-    return calls[-1] if over & {WORLD, "dp"} and not is_scaled(quotient) else None
-
-
-def _rows(count: Place) -> Rows | None:
-    """Of what a value is the number of rows (dimension 0), of elements (None), or of rounds (-1)."""
-    while count.value.op == "call" and count.method in KEEPING | {"int"}:
-        inner = count.receiver or count.argument("", 0)
-        if inner is None:
-            return None
-        count = inner.root
-    value = count.value
-    if (loop := _grows(count)) is not None:
-        return loop, -1
-    if value.op == "item" and count.operand(1).val.is_const(0) and count.operand(0).root.value.data == "shape":
-        return count.operand(0).root.operand(0).root, 0
-    if value.op != "call":
-        return None
-    if count.method == "len" and count.receiver is None and len(value.args) == 2:
-        return count.operand(1).root, 0
-    if count.method == "size" and count.receiver is not None and len(value.args) == 2:
-        return (count.receiver.root, 0) if count.operand(1).val.is_const(0) else None
-    return (count.receiver.root, None) if count.method == "numel" and count.receiver is not None else None
-
-
-def _grows(place: Place) -> Place | None:
-    """The loop, by the value that its rounds are counted with, in each round of which something is added to a value."""
-    queue, seen = [place], {place.number}
-    for each in queue:  # where a loop may be broken off, what comes from there, too
-        loop = each.unit.code.loops.get(each.value.block) if each.value.op == "phi" else None
-        parts = [each.value_at(number).root for number in each.value.args] if each.value.op == "phi" else []
-        added = [part for part in parts if part.value.op == "binary" and part.value.data == "Add"]
-        if loop is not None and any(each.number in map(each.unit.root, part.value.args) for part in added):
-            return place.value_at(loop.iterator) if loop.iterator >= 0 else None
-        parts += [part.value_at(number).root for part in added for number in part.value.args]
-        queue += [part for part in parts if part.value.op in ("phi", "binary") and part.number not in seen]
-        seen.update(part.number for part in parts)
-    return None
-
-
-def _added_up(total: Place) -> Rows | None:
-    """Of what a value is the sum over rows (dimension 0), over all elements (None), or over rounds (-1)."""
-    if (loop := _grows(total)) is not None:
-        return loop, -1
-    if total.value.op != "call" or total.method != "sum":
-        return None
-    function = total.receiver is None or any(o[0] == "ext" for o in total.receiver.val.each)
-    tensor = total.argument("input", 0) if function else total.receiver
-    dimension = total.argument("dim", 1 if function else 0)
-    if tensor is None or dimension is not None and not dimension.val.is_const(0):
-        return None
-    return tensor.root, None if dimension is None else 0
 
 
 def _factors(place: Place) -> Iterator[Place]:
@@ -254,6 +250,19 @@ def _report_sum(place: Place, call: Place) -> Finding:
         help="divide by the number on all ranks: times `dist.get_world_size()` where all have as many, else summed too",
         related=[Related(place.unit.path, call.at[0], "summed here")],
         context=f"{place.unit.qualname}:{place.operand(1).text}",
+        severity="warning",
+    )
+
+
+def _report_share(place: Place, call: Place) -> Finding:
+    return RULE.finding(
+        place.unit.path,
+        place.at,
+        f"`{place.unit.qualname}` divides `{place.operand(0).text}`, a sum on this rank alone, by a number that"
+        f" `{call.method}` has summed over the ranks",
+        help="reduce the sum over the ranks, too",
+        related=[Related(place.unit.path, call.at[0], "summed here")],
+        context=f"{place.unit.qualname}:{place.operand(0).text}",
         severity="warning",
     )
 
@@ -385,6 +394,61 @@ def evaluate(model, loader):
     dist.all_reduce(total, op=dist.ReduceOp.SUM)
     return total.item() / batches  # error: MP580
 """,
+    # what a mask selects
+    """
+import torch
+import torch.distributed as dist
+
+def statistics(xs, mask):
+    count = mask.sum()
+    both = torch.stack([(xs * mask).sum(), count])
+    dist.all_reduce(both, dist.ReduceOp.SUM)
+    mean = both[0] / both[1]
+    deviation = torch.sum(((xs - mean) ** 2) * mask)
+    dist.all_reduce(deviation, dist.ReduceOp.SUM)
+    return mean, deviation / count  # error: MP580
+
+def mean_of(losses, labels):
+    both = torch.stack([losses[labels != -100].sum(), losses.max()])
+    dist.all_reduce(both)
+    return both[0] / (labels != -100).sum().clamp(min=1)  # error: MP580
+""",
+    # a Python number that becomes a tensor for the collective; one that a function reduces; the count alone reduced
+    """
+import torch
+import torch.distributed as dist
+
+def summed(value):
+    if not dist.is_initialized():
+        return value
+    value = value.clone()
+    dist.all_reduce(value, op=dist.ReduceOp.SUM)
+    return value
+
+def accuracy(model, loader):
+    correct, rows = 0, 0
+    for images, labels in loader:
+        correct += (model(images).argmax(-1) == labels).sum().item()
+        rows += len(labels)
+    everywhere = torch.tensor(correct).cuda()
+    dist.all_reduce(everywhere, op=dist.ReduceOp.SUM)
+    return everywhere.item() / rows  # error: MP580
+
+def loss_of(model, loader):
+    total, rows = torch.zeros(1), 0
+    for images, labels in loader:
+        total += model(images, labels).sum()
+        rows += labels.size(0)
+    return summed(total) / max(rows, 1)  # error: MP580
+
+def share_of(model, loader):
+    correct, rows = torch.zeros(1), torch.zeros(1)
+    for images, labels in loader:
+        correct += (model(images).argmax(-1) == labels).sum()
+        rows += labels.size(0)
+    dist.all_reduce(rows)
+    print(correct.item() / rows.item())  # error: MP580
+""",
 ]
 
 CORRECT = [
@@ -457,5 +521,55 @@ def averaged(model, loader):
         batches += 1
     dist.all_reduce(total, op=dist.ReduceOp.SUM)
     return total / batches / dist.get_world_size()
+""",
+    """
+import torch
+import torch.distributed as dist
+
+def statistics(xs, mask):
+    both = torch.stack([(xs * mask).sum(), mask.sum()])
+    dist.all_reduce(both, dist.ReduceOp.SUM)
+    mean, count = both[0] / both[1], both[1]
+    deviation = torch.sum(((xs - mean) ** 2) * mask)
+    dist.all_reduce(deviation, dist.ReduceOp.SUM)
+    return mean, deviation / count
+
+def mean_of(losses, mask, tp_group):
+    total, count = (losses * mask).sum(), mask.sum()
+    dist.all_reduce(total)
+    scaled = total / count / dist.get_world_size()
+    part = (losses * mask).sum()
+    dist.all_reduce(part, group=tp_group)
+    dist.all_reduce(count)
+    return total / count.clamp(min=1), scaled, part / mask.sum()
+""",
+    # each rank's part of the mean, which is added up afterwards, or which the backward adds up
+    """
+import torch
+import torch.distributed as dist
+
+def trained(losses, mask):
+    count = mask.sum()
+    dist.all_reduce(count)
+    loss = (losses * mask).sum() / count
+    loss.backward()
+    shown = (losses * mask).sum() / count
+    dist.all_reduce(shown)
+    print(shown.item())
+
+def share(weights):
+    total = weights.sum()
+    dist.all_reduce(total)
+    print((weights.sum() / total).item())
+
+def accuracy(model, loader):
+    correct, rows = 0, 0
+    for images, labels in loader:
+        correct += (model(images).argmax(-1) == labels).sum().item()
+        rows += len(labels)
+    both = torch.tensor([correct, rows]).cuda()
+    dist.all_reduce(both, op=dist.ReduceOp.SUM)
+    correct, rows = both.tolist()
+    return correct / rows
 """,
 ]
