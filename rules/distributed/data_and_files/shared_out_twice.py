@@ -3,7 +3,9 @@
 What it does
     Follows what a rank takes its share of (a `DistributedSampler`, `split_dataset_by_node`, `dataset.shard`,
     `x[rank::size]`, `i % size == rank` in a loop, a data loader that `Accelerator.prepare` gets) back through
-    variables, attributes, data loaders and what callers pass. Reported where it is a share already, of the same ranks.
+    variables, attributes, data loaders and what callers pass. Reported where it is a share already, of the same ranks;
+    and where the length of such a share (`len(sampler)`, `len(loader)`) is divided by the number of these ranks.
+    Silent where the sampler of the loader may be None.
 
 Why is this bad
     Of eight ranks each then sees one sample in 64, and seven eighths of the data is never trained on or evaluated.
@@ -24,7 +26,8 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.origins import trail
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.ranks.rank_shares import LOADER, Share, axes_of_rank, prepared, shares
+from validator.flow.queries.ranks.rank_shares import LOADER, Share, axes_of_rank, axes_of_size, prepared, shares
+from validator.flow.queries.ranks.share_lengths import ShareLengths
 from validator.project import Project
 from validator.rule import Rule
 
@@ -44,6 +47,17 @@ def check_project(project: Project) -> Iterator[Finding]:
         first = _before(second, users) if second.whole is not None else None
         if first is not None:
             yield _finding(first, second)
+    yield from _divided(queries, ShareLengths(queries, found, list(prepared(queries))))
+
+
+def _divided(queries: Queries, lengths: ShareLengths) -> Iterator[Finding]:
+    """Lengths of shares that are divided by the number of the ranks that have them."""
+    for unit in queries.beside(*queries.flow.models.likely["sizes"], "get_world_size", "num_processes"):
+        for place in queries.values(unit, "binary") if not is_aside(unit.path) else ():
+            among = axes_of_size(place.operand(1)) if place.value.data in ("Div", "FloorDiv") else SOME
+            found = lengths.behind(place.operand(0)) if among != SOME else []
+            if found and all(axes_of_rank(share.rank) == among for share in found):
+                yield _of_length(place, found[0])
 
 
 def _before(second: Share, users: dict[tuple[Unit, int], Share]) -> Share | None:
@@ -75,6 +89,17 @@ def _finding(first: Share, second: Share) -> Finding:
         help="share it out once: by the sampler, or by the data set",
         related=[Related(first.user.unit.path, first.user.at[0], "shared out here first")],
         context=f"{user.unit.qualname}:{user.text}",
+    )
+
+
+def _of_length(quotient: Place, share: Share) -> Finding:
+    return RULE.finding(
+        quotient.unit.path,
+        quotient.at,
+        f"`{quotient.text}`{quotient.where} divides among the ranks what is the length of one rank's share already",
+        help="use the length as it is, or divide that of the whole data set",
+        related=[Related(share.user.unit.path, share.user.at[0], "shared out here first")],
+        context=f"{quotient.unit.qualname}:{quotient.text}",
     )
 
 
@@ -126,6 +151,47 @@ class Data:
     def sampler(self):
         return DistributedSampler(self.rows)  # error: MP551
 """,
+    # the length of a share, divided once more: under an attribute of the options, too
+    """
+import argparse
+import numpy as np
+import torch.distributed as dist
+from accelerate import Accelerator
+from torch.utils.data import DataLoader, DistributedSampler, SubsetRandomSampler
+
+class Momentum:
+    def __init__(self, args):
+        rounds = args.rounds_per_epoch / dist.get_world_size()  # error: MP551
+        self.rounds = int(rounds * args.epochs)
+
+def loader_of(data, cached):
+    if cached:
+        sampler = SubsetRandomSampler(np.arange(dist.get_rank(), len(data), dist.get_world_size()))
+    else:
+        sampler = DistributedSampler(data, shuffle=False)
+    return DataLoader(data, batch_size=4, sampler=sampler)
+
+def lengths(data):
+    sampler = DistributedSampler(data, shuffle=False)
+    part = data[dist.get_rank() :: dist.get_world_size()]
+    rounds = len(sampler) // dist.get_world_size()  # error: MP551
+    return rounds, len(part) / dist.get_world_size()  # error: MP551
+
+def prepared(model, data):
+    accelerator = Accelerator()
+    model, loader = accelerator.prepare(model, DataLoader(data))
+    return model, len(loader) // accelerator.num_processes  # error: MP551
+
+def main(args, data):
+    args.rounds_per_epoch = len(loader_of(data, args.cached))
+    return Momentum(args), lengths(data), prepared(None, data)
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--cached", action="store_true")
+    main(parser.parse_args(), list(range(100)))
+""",
 ]
 
 CORRECT = [
@@ -154,5 +220,36 @@ def evaluate(model, data):
 def within_node(rows, node, nodes):
     rows = rows[node::nodes]
     return DistributedSampler(rows, rank=int(os.environ["LOCAL_RANK"]), num_replicas=8)
+""",
+    # lengths of what is whole, or may be, of a share of other ranks; an option that may be given
+    """
+import argparse
+import torch.distributed as dist
+from accelerate import Accelerator
+from torch.utils.data import DataLoader, DistributedSampler
+
+def lengths(data, several, group):
+    size = dist.get_world_size()
+    dealt = DataLoader(data, sampler=DistributedSampler(data, shuffle=False))
+    perhaps = DataLoader(data, sampler=DistributedSampler(data) if several else None)
+    yield len(data) // size, len(DataLoader(data)) // size, len(perhaps) // size
+    yield len(dealt) * size, len(dealt) // 4, len(dealt.dataset) // size, len(dealt) * size // size
+    yield len(dealt) // dist.get_world_size(group)
+    accelerator = Accelerator()
+    plain = DataLoader(data)
+    steps = len(plain) // accelerator.num_processes
+    plain = accelerator.prepare(plain)
+    yield steps, len(plain)
+
+def main(args, data):
+    if args.rounds is None:
+        args.rounds = len(DataLoader(data, sampler=DistributedSampler(data, shuffle=False)))
+    return args.rounds // dist.get_world_size(), list(lengths(data, args.several, dist.new_group([0, 1])))
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=None)
+    parser.add_argument("--several", action="store_true")
+    main(parser.parse_args(), list(range(100)))
 """,
 ]

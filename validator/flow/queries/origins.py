@@ -18,13 +18,21 @@ def makers(place: Place) -> list[Place] | None:
 
 def calls_behind(place: Place, ends: Callable[[Place], bool]) -> list[Place] | None:
     """The calls of one kind of which a value may be the result; None where it may come from elsewhere."""
+    return values_behind(place, lambda each: each.value.op == "call" and ends(each))
+
+
+def values_behind(
+    place: Place, ends: Callable[[Place], bool], step: Callable[[Place], list[Place] | None] | None = None
+) -> list[Place] | None:
+    """The values of one kind that a value may be, by what each was one step before; None where it may come from
+    elsewhere."""
     found: dict[Place, None] = {}
     seen, queue = {(place.unit, place.root.number)}, [place.root]
     for each in queue:
-        if each.value.op == "call" and ends(each):
+        if ends(each):
             found[each] = None
             continue
-        before = sources(each)
+        before = (step or sources)(each)
         if before is None:
             return None
         fresh = [root for source in before if ((root := source.root).unit, root.number) not in seen]
@@ -113,6 +121,19 @@ def stores(place: Place) -> Iterator[Place]:
                 objs = store.operand(0).closed.each
                 if any(o[0] in ("inst", "self") and o[1] in family for o in objs):
                     yield store
+
+
+def stores_on_namespace(place: Place) -> list[Place]:
+    """What the program itself stores in the attribute of the namespace of options of which it is read."""
+    owners = {o for o in place.operand(0).closed.each if o[0] == "made" and len(o) == 3}
+    found = []
+    for unit in place.flow.units(iter(place.flow.stores.writers(place.value.data))) if owners else ():
+        for number, value in enumerate(unit.code.values):
+            if value.op == "store_attr" and value.data == place.value.data:
+                store = Place(place.flow, unit, number)
+                if not owners.isdisjoint(store.operand(0).closed.each):
+                    found.append(store.operand(1))
+    return found
 
 
 def _passed(place: Place) -> list[Place] | None:

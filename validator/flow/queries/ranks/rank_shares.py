@@ -37,7 +37,7 @@ def shares(queries: Queries) -> Iterator[Share]:
         rank, size = call.argument("index", 1), call.argument("num_shards", 0)
         if call.receiver is not None and rank is not None and size is not None:
             yield Share(rank, size, call, call.receiver)
-    for call in queries.named("range", "islice"):
+    for call in queries.named("range", "arange", "islice"):
         if (found := _of_steps(call)) is not None:
             yield found
     ranks = models.ranks
@@ -60,7 +60,7 @@ def prepared(queries: Queries) -> Iterator[Share]:
 
 
 def _of_steps(call: Place) -> Share | None:
-    """`range(rank, n, size)`, or `islice(x, rank, None, size)`."""
+    """`range(rank, n, size)`, `np.arange(rank, n, size)`, or `islice(x, rank, None, size)`."""
     if any(name is not None for name in call.value.data.names):
         return None
     given = [call.value_at(number) for number in call.value.args[1:]]
