@@ -128,7 +128,7 @@ def reaches(traces: Traces, unit: Unit, first: int, last: int) -> bool:
     """Whether a way leads from one value to another without a collective between.
 
     Past a collective that stands under a test alike on all ranks (`if dist.is_initialized(): dist.barrier()`) no way is
-    followed: there may be one process alone then.
+    followed: there may be one process alone then. A loop around the first value ends, whatever its rounds do.
     """
     code, sites = unit.code, traces.flow.result(unit).sites
     meeting = {n for n, s in sites.items() if s.operations or any(t.unit in traces.effectful for t in s.targets)}
@@ -141,6 +141,8 @@ def reaches(traces: Traces, unit: Unit, first: int, last: int) -> bool:
     }
     seen: set[int] = set()
     start = code.values[first].block
+    for header in unit.control.loops_around(start):
+        guards.pop(header, None)
     stack = [(start, code.blocks[start].values.index(first) + 1)]
     while stack:
         block, index = stack.pop()

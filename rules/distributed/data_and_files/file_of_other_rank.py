@@ -204,7 +204,54 @@ def _finding(write: Access, read: Access, message: str, help_: str, sure: bool) 
     )
 
 
+_EPOCHS = """
+import os
+import torch
+import torch.distributed as dist
+from tap import Tap
+
+class Options(Tap):
+    folder: str = "."
+    is_local_master: bool = False
+
+def options_of(local_rank) -> Options:
+    options = Options(explicit_bool=True).parse_args()
+    options.is_local_master = local_rank == 0
+    return options
+
+def evaluate(model):
+    total = model(torch.ones(1))
+    dist.all_reduce(total)
+    return total.item()
+
+def save(name, options, state):
+    path = os.path.join(options.folder, name)
+    if options.is_local_master:
+        torch.save(state, path)
+
+def main(model, epochs):
+    dist.init_process_group("nccl")
+    options: Options = options_of(int(os.environ["LOCAL_RANK"]))
+    for epoch in range(epochs):
+        if evaluate(model) > 0:
+            save("best.pth", options, model.state_dict()){error}
+        {within}
+    {after}
+    best = os.path.join(options.folder, "best.pth")
+    if os.path.exists(best):
+        model.load_state_dict(torch.load(best))
+    evaluate(model)
+
+main(torch.nn.Linear(1, 1), 3)
+"""
+
+
+def _epochs(error: str = "", within: str = "print(epoch)", after: str = "print(epochs)") -> str:
+    return _EPOCHS.format(error=error, within=within, after=after)
+
+
 INCORRECT = [
+    _epochs("  # error: MP581"),  # after the last round nothing meets
     """
 import os
 import torch
@@ -287,6 +334,9 @@ def save(result, folder, name):
 ]
 
 CORRECT = [
+    _epochs(within="dist.barrier()"),
+    _epochs(after="dist.barrier()"),
+    _epochs(after="evaluate(model)"),
     # the others wait in the context manager; each rank has a file of its own
     """
 import contextlib

@@ -62,7 +62,8 @@ def _gives_another(at: Evaluation, cls: ClassDef) -> bool:
 
 def is_parser(at: Evaluation, base: str) -> bool:
     """Whether objects of a class of a library are parsers of command lines."""
-    return at.models.method(base, "parse_args") is not None
+    row = at.models.method(base, "parse_args")
+    return row is not None and row.result != "receiver"  # Tap fills an object with what is given, and gives it back
 
 
 def holder(at: Evaluation, made: str) -> Val:
