@@ -39,7 +39,7 @@ class ShareLengths:
 
     def _of(self, data: Place) -> list[Share]:
         """The shares that a sampler, a loader or a part of data surely is."""
-        ends = values_behind(data, lambda place: self._share(place) is not None or makes_loader_call(place), _held)
+        ends = values_behind(data, lambda place: self._share(place) is not None or _loader_call(place), _held)
         found: list[Share] = []
         for end in ends or ():
             share = self._share(end)
@@ -84,7 +84,8 @@ def _held(place: Place) -> list[Place] | None:
     return sources(place)
 
 
-def makes_loader_call(place: Place) -> bool:
+def _loader_call(place: Place) -> bool:
+    """Whether a value is the loader that a call makes."""
     return place.value.op == "call" and makes_loader(place)
 
 
