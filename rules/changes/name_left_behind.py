@@ -10,10 +10,11 @@ What it does
     a program of the project, in texts that lead to parameters of a model (`"module.encoder.fc"`). Also: a parameter
     that options or fields filled by its name, handed on as a whole (`Model(**vars(args))`), and a key that a dictionary
     no longer gets while who reads that dictionary, told by a key beside that nothing else has, still looks it up, or
-    that only the default of an option names. A note where a recipe keeps a setting that nothing reads any more and that
-    has no new name, and where a key is looked up whose maker is gone as a whole: what was written before may have it.
-    Places of one file without a new name are one finding. Silent where a function asks whether there is a key before it
-    takes its value, or tests that the object is of a library's class.
+    that only the default of an option names; and a key that a file of settings (YAML, JSON, TOML) still has, while all
+    that looked it up before asks for another one in its place. A note where a recipe keeps a setting that nothing reads
+    any more and that has no new name, and where a key is looked up whose maker is gone as a whole: what was written
+    before may have it. Places of one file without a new name are one finding. Silent where a function asks whether
+    there is a key before it takes its value, or tests that the object is of a library's class.
 
 Why is this bad
     AttributeError, KeyError or an unknown option, when the line runs; a setting that nothing reads has no effect.
@@ -28,6 +29,7 @@ from typing import TYPE_CHECKING
 
 from validator.definitions import Method
 from validator.drift.change import Change
+from validator.drift.names.asked_settings import AskedSettings
 from validator.drift.names.commands import Commands
 from validator.drift.names.neighbours import Company, Stale
 from validator.drift.names.occurrences import Occurrence
@@ -55,7 +57,7 @@ def check_change(change: Change) -> Iterator[Finding]:
     names = change.analysis(Names)
     seen = set()
     told = (names.lost, names.members, names.imports)
-    led = (change.analysis(each).lost for each in (Targets, Commands, ParameterPaths))
+    led = (change.analysis(each).lost for each in (Targets, Commands, ParameterPaths, AskedSettings))
     for lost in chain(*told, *led):
         by_file: dict[tuple[str, object], list[Occurrence]] = {}
         for place in lost.stale:
@@ -153,6 +155,8 @@ def _dropped(row: Dropped) -> Finding:
 def _text(lost: Lost, place: Occurrence) -> str:
     if place.role == "defines" and place.kind == "attribute":
         return f"`{lost.name}` is still set here, and nothing reads it since the change"
+    if place.kind == "setting" and lost.old.role != "defines":
+        return f"nothing reads the setting `{lost.name}` since the change"
     if place.kind == "flag" and place.unit is not None:
         return f"what this command starts has no option `--{lost.name}` since the change"
     if lost.kind == "path":
@@ -266,7 +270,83 @@ args = parser.parse_args()
 print(measure([1.0, 2.0])[args.best])
 """
 
+_SETTINGS = """# before: train.py
+import json
+
+import torch
+
+
+class Config(dict):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.__dict__ = self
+
+
+def train(path, model, batches):
+    with open(path) as file:
+        h = Config(json.load(file))
+    optim = torch.optim.AdamW(model.parameters(), h.learning_rate)
+    for step, batch in enumerate(batches):
+        model(batch).mean().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), {old})
+        optim.step()
+        if step % h.log_interval == 0:
+            print(step)
+# file: train.py
+import json
+
+import torch
+
+
+class Config(dict):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.__dict__ = self
+
+
+def train(path, model, batches):
+    with open(path) as file:
+        h = Config(json.load(file))
+    optim = torch.optim.AdamW(model.parameters(), h.learning_rate)
+    for step, batch in enumerate(batches):
+        model(batch).mean().backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), {new})
+        optim.step()
+        if step % h.log_interval == 0:
+            print(step)
+{files}"""
+
+_OF_BASE = """# before: configs/base.json
+{"learning_rate": 0.001, "log_interval": 100, "clip_grad_norm": 500}
+# file: configs/base.json
+{"learning_rate": 0.001, "log_interval": 100, "max_grad_norm": 500}
+"""
+
+_OF_LARGE = """# file: configs/large.json
+{
+    "learning_rate": 0.0001,
+    "log_interval": 100,
+    "clip_grad_norm": 100MARK
+}
+"""
+
 INCORRECT = (
+    # settings of which the change renamed the key in one file; the other one has it as before
+    _SETTINGS.format(
+        old='h.get("clip_grad_norm", 1000.0)',
+        new='h.get("max_grad_norm", 1000.0)',
+        files=_OF_BASE + _OF_LARGE.replace("MARK", "  # error: MP901"),
+    ),
+    # no file has the new key
+    _SETTINGS.format(
+        old="h.clip_grad_norm",
+        new="h.max_grad_norm",
+        files="""# file: configs/large.yaml
+learning_rate: 0.0001
+log_interval: 100
+clip_grad_norm: 100  # error: MP901
+""",
+    ),
     # a key that an option names by default
     _MEASURES.format(default="avgerr", mark="  # error: MP901"),
     # a path of parameters
@@ -932,6 +1012,59 @@ class EmbedImages(Unit):
 """,
 )
 CORRECT = (
+    # settings: another program asks for the old key
+    _SETTINGS.format(
+        old='h.get("clip_grad_norm", 1000.0)',
+        new='h.get("max_grad_norm", 1000.0)',
+        files=_OF_BASE
+        + _OF_LARGE.replace("MARK", "")
+        + """# file: finetune.py
+def limit(h):
+    return h["clip_grad_norm"]
+""",
+    ),
+    # the change takes what stands under the old key, too
+    _SETTINGS.format(
+        old='h.get("clip_grad_norm", 1000.0)',
+        new='h.get("max_grad_norm", h.get("clip_grad_norm", 1000.0))',
+        files=_OF_BASE + _OF_LARGE.replace("MARK", ""),
+    ),
+    # all files have the new key
+    _SETTINGS.format(
+        old='h.get("clip_grad_norm", 1000.0)',
+        new='h.get("max_grad_norm", 1000.0)',
+        files=_OF_BASE + _OF_BASE.replace("base", "large"),
+    ),
+    # a file of something else, of which the program asks for nothing
+    _SETTINGS.format(
+        old='h.get("clip_grad_norm", 1000.0)',
+        new='h.get("max_grad_norm", 1000.0)',
+        files="""# file: vendor/other.yaml
+clip_grad_norm: 3
+steps: 100
+""",
+    ),
+    # a data class takes the keys of a file by their names
+    _SETTINGS.format(
+        old='h.get("clip_grad_norm", 1000.0)',
+        new='h.get("max_grad_norm", 1000.0)',
+        files=_OF_BASE
+        + _OF_LARGE.replace("MARK", "")
+        + """# file: options.py
+from dataclasses import dataclass
+
+
+@dataclass
+class Options:
+    learning_rate: float
+    log_interval: int
+    clip_grad_norm: float = 1.0
+
+
+def options(mapping):
+    return Options(**mapping)
+""",
+    ),
     _MEASURES.format(default="worst", mark=""),
     # a path that was there, of another model, or of any library's
     _PATHS.format(path="module.predictor.", mark=""),

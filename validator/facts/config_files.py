@@ -71,6 +71,18 @@ def extract(source: SourceFile, language: str) -> FileFacts:
     return FileFacts(language=language, lines=source.text.count("\n") + 1, extra={"settings": settings})
 
 
+def settings_of(source: SourceFile) -> Settings:
+    """The settings of a file, of JSON too in which nothing told that it says how to train: asked for by who knows that
+    a program reads it."""
+    known = source.facts.extra.get("settings")
+    if known is not None or source.facts.language != "json":
+        return known or Settings()
+    try:
+        return read(source.text, "json") if len(source.data) <= MAX_CONFIGURATION else Settings()
+    except Exception:  # see `extract`
+        return Settings()
+
+
 def too_deep(text: str) -> bool:
     """Whether YAML or JSON is nested deeper than a parser may be asked to go: some recurse in C and crash.
 

@@ -237,7 +237,7 @@ class Names:
         source = self.after.project.files[renamed.path]
         beside = {name for name, places in self.after.of_file(source).items() if _has(places, renamed.kind)}
         assert row.unit is not None
-        owner = _asked_of(row.unit, row)
+        owner = asked_of(row.unit, row)
         if owner < 0 or row.unit.is_receiver(owner):
             return False
         link = link_of(row.unit.code.values[owner])
@@ -546,9 +546,12 @@ def _asking(unit: Unit, row: Occurrence) -> int:
     return next((user for user in unit.users.get(row.number, ()) if unit.code.values[user].op in ("call", "item")), -1)
 
 
-def _asked_of(unit: Unit, row: Occurrence) -> int:
-    """The object that is asked for a name."""
-    value = unit.code.values[_asking(unit, row)]
+def asked_of(unit: Unit, row: Occurrence) -> int:
+    """The object that is asked for a name; -1 where the name is only held against something."""
+    number = _asking(unit, row)
+    if number < 0:
+        return -1
+    value = unit.code.values[number]
     if value.op in ("attr", "item"):
         return value.args[0]
     callee = unit.code.values[value.args[0]] if value.op == "call" else value
