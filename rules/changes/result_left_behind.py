@@ -2,11 +2,13 @@
 
 What it does
     Compares what functions give back before and after a change: a number, a text, a list, how many values, which keys,
-    whether it is a coroutine, a property or a method. Reports places that unpack, index, await or call it as it was,
-    or ask it for what it has no longer; overrides and functions handed in that still give what was given before, where
-    the caller takes it apart as it is now; callers that stand as they were while the change adapted another one; a
-    call of a library (`load(path)`) whose result is used as before, while the change takes a key out of what the same
-    call gives elsewhere in the file; and calls in changed code that no longer await a coroutine.
+    whether it is a coroutine, a property or a method. Reports places that unpack, index, await or call it as it was, or
+    ask it for what it has no longer; overrides and functions handed in that still give what was given before, where the
+    caller takes it apart as it is now; callers that stand as they were while the change adapted another one; a call of
+    a library (`load(path)`) whose result is used as before, while the change takes a key out of what the same call
+    gives elsewhere in the file; and calls in changed code that no longer await a coroutine. Where nothing tells whose
+    method a call runs, a key does that the project put into nothing but its result, and puts into nothing now: one of
+    several words, or one that the change took out of another call of the same name.
 
 Why is this bad
     ValueError, KeyError or TypeError when the line runs; a coroutine that nobody awaits does nothing at all.
@@ -62,7 +64,111 @@ def check_change(change: Change) -> Iterator[Finding]:
         )
 
 
+_MATCHER = """# before: zoo/matcher.py
+from torch import nn
+from zoo.core import register
+
+
+@register()
+class Matcher(nn.Module):
+    def forward(self, outputs, targets):
+        indices = [(output.argmax(), target) for output, target in zip(outputs, targets)]
+        return {before}
+# file: zoo/matcher.py
+from torch import nn
+from zoo.core import register
+
+
+@register()
+class Matcher(nn.Module):
+    def forward(self, outputs, targets):
+        indices = [(output.argmax(), target) for output, target in zip(outputs, targets)]
+        return {after}
+# file: zoo/core.py
+REGISTERED = {{}}
+
+
+def register():
+    def kept(cls):
+        REGISTERED[cls.__name__] = cls
+        return cls
+
+    return kept
+
+
+def create(name, settings):
+    cls = REGISTERED[name]
+    return cls(**{{each: create(settings[each], settings) for each in cls.__inject__}})
+# file: zoo/criterion.py
+from torch import nn
+from zoo.core import register
+
+
+@register()
+class Criterion(nn.Module):
+    __inject__ = ["matcher"]
+
+    def __init__(self, matcher):
+        super().__init__()
+        self.matcher = matcher
+
+    def forward(self, outputs, targets):
+        indices = {use}{mark}
+        return sum(each for each, _ in indices)
+{others}"""
+
+_ADAPTED = """# before: zoo/criterion_v2.py
+from torch import nn
+from zoo.core import register
+
+
+@register()
+class CriterionV2(nn.Module):
+    __inject__ = ["matcher"]
+
+    def __init__(self, matcher):
+        super().__init__()
+        self.matcher = matcher
+
+    def forward(self, outputs, targets):
+        matched = self.matcher(outputs, targets)
+        indices = matched["indices"]
+        return sum(each for each, _ in indices)
+# file: zoo/criterion_v2.py
+from torch import nn
+from zoo.core import register
+
+
+@register()
+class CriterionV2(nn.Module):
+    __inject__ = ["matcher"]
+
+    def __init__(self, matcher):
+        super().__init__()
+        self.matcher = matcher
+
+    def forward(self, outputs, targets):
+        indices = self.matcher(outputs, targets)
+        return sum(each for each, _ in indices)
+"""
+
 INCORRECT = (
+    # a registry hands the object in: the key tells it, and another caller that the change adapted
+    _MATCHER.format(
+        before='{"indices": indices}',
+        after="indices",
+        use='self.matcher(outputs, targets)["indices"]',
+        mark="  # error: MP903",
+        others=_ADAPTED,
+    ),
+    # a key of several words tells it alone
+    _MATCHER.format(
+        before='{"indices": indices, "matched_queries": indices}',
+        after='{"indices": indices}',
+        use='self.matcher(outputs, targets)["matched_queries"]',
+        mark="  # error: MP903",
+        others="",
+    ),
     # a file that is read in two places, and that has another shape now
     """# before: rl/evaluate.py
 import torch
@@ -456,6 +562,55 @@ def prepare(flow, batch):
 """,
 )
 CORRECT = (
+    # an object that is handed in: all callers are adapted
+    _MATCHER.format(
+        before='{"indices": indices}',
+        after="indices",
+        use="self.matcher(outputs, targets)",
+        mark="",
+        others=_ADAPTED,
+    ),
+    # another class still gives the key
+    _MATCHER.format(
+        before='{"indices": indices}',
+        after="indices",
+        use='self.matcher(outputs, targets)["indices"]',
+        mark="",
+        others=_ADAPTED
+        + """# file: zoo/greedy.py
+from torch import nn
+from zoo.core import register
+
+
+@register()
+class GreedyMatcher(nn.Module):
+    def forward(self, outputs, targets):
+        return {"indices": [(output.argmin(), target) for output, target in zip(outputs, targets)]}
+""",
+    ),
+    # a word that results of libraries may have, too, and no caller that was adapted
+    _MATCHER.format(
+        before='{"indices": indices}',
+        after="indices",
+        use='self.matcher(outputs, targets)["indices"]',
+        mark="",
+        others="",
+    ),
+    # the object is one of a library
+    _MATCHER.format(
+        before='{"matched_queries": indices}',
+        after="indices",
+        use="self.matcher(outputs, targets)",
+        mark="",
+        others="""# file: probe.py
+import somewhere
+
+
+def probe(outputs, targets):
+    matcher = somewhere.load("matcher")
+    return matcher(outputs, targets)["matched_queries"]
+""",
+    ),
     # the other place takes the key later, or reads another file
     """# before: rl/evaluate.py
 import torch

@@ -12,6 +12,7 @@ from validator.definitions import ClassDef, Method
 from validator.drift.change import Change, Pair, Side
 from validator.drift.interfaces.calls import RUN_UNNAMED, Site, handed, sites, taken_over, unnamed
 from validator.drift.interfaces.result_shapes import Form, Forms, FormsOf, Use, fits, is_asked, part, shown, still, uses
+from validator.drift.interfaces.told_by_key import ToldByKey
 from validator.drift.statements.differences import node_of
 from validator.drift.statements.surroundings import last_name
 from validator.facts.model import At
@@ -76,6 +77,9 @@ class Results:
             return
         for passing in self._passing(pair):
             yield from self._callers(passing)
+        for each, key in self.change.analysis(ToldByKey).left(pair, before, after):
+            at = each.unit.at(each.unit.code.values[each.number].at)
+            yield Reckoned(each.unit, at, old, new, _said(Use("item", key), after), False)
 
     def _callers(self, pair: Pair) -> Iterator[Reckoned]:
         """What the callers do with the result of a function that is another than before."""
