@@ -7,8 +7,10 @@ What it does
     handed on, as a default is, or is the same setting in each place. Reports also an attribute that is asked for since
     the change and that nothing in the project defines; a choice of an option that is given although the change took it
     away; and a key that is looked up behind a test for another one (`if "OLD" in os.environ: os.environ["NEW"]`).
-    Silent where the change itself writes the old text too, as an alias, or the new one in a statement that stands for
-    none with the old one.
+    Reports also a special value (`-1` for "never", `None`, `"none"`) where a test of an option, a setting or a
+    parameter asks for another one since the change, nothing in the project tells the old one apart any more, and a
+    script, a file of settings, a default or a call still gives it: one finding for all of them. Silent where the change
+    itself writes the old text too, as an alias, or the new one in a statement that stands for none with the old one.
 
 Why is this bad
     Who writes and who reads no longer mean the same: a checkpoint that is not found, a KeyError, a setting that is not
@@ -21,11 +23,14 @@ from collections.abc import Iterator
 
 from validator.drift.change import Change
 from validator.drift.names.choices import Removed
+from validator.drift.names.markers import Markers, Stale
 from validator.drift.names.texts import Texts
 from validator.finding import Finding, Related
 from validator.rule import Rule
 
 RULE = Rule("MP908", "text-left-behind", "warning", stable_since="0.2.0")
+
+_SHOWN = 8  # places of one cause
 
 
 def check_change(change: Change) -> Iterator[Finding]:
@@ -52,9 +57,128 @@ def check_change(change: Change) -> Iterator[Finding]:
             related=[Related(option.unit.path, option.at[0], f"the choices of `{option.name}`")],
             context=f"{stale.where}:{option.name}:{stale.value}",
         )
+    for marker in change.analysis(Markers).stale:
+        yield _marker(marker)
 
+
+def _marker(row: Stale) -> Finding:
+    first, *more = row.places
+    files = {each.path for each in more} - {first.path}
+    also = f", and in {len(files)} other file{'' if len(files) == 1 else 's'}" if files else ""
+    name = row.new.name
+    now = f"`{row.new.text}`" if row.new.op != "true" else f"whether `{row.new.text}` is true"
+    return RULE.finding(
+        first.path,
+        first.at,
+        f"`{name}` is given {row.value!r} here{also}, which nothing tells apart since the change: "
+        f"`{row.new.unit.qualname}` asked `{row.old.text}`, and asks {now}",
+        help=f"give `{name}` the value that means it now, or let {row.value!r} mean it, too",
+        related=[
+            Related(row.new.unit.path, row.new.at[0], "what is asked now"),
+            *(Related(each.path, each.at[0], f"{row.value!r}") for each in more[:_SHOWN]),
+        ],
+        context=f"{name}:{row.value!r}",
+    )
+
+
+_MARKED = """# before: train.py
+import argparse
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--save-interval", type=int, default=1000)
+    args = parser.parse_args()
+    if args.save_interval == -1:
+        args.save_interval = 500
+    for step in range(1000):
+        if step % args.save_interval == 0:
+            print("saved")
+
+
+if __name__ == "__main__":
+    main()
+# file: train.py
+import argparse
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--save-interval", type=int, default=1000)
+    args = parser.parse_args()
+    {after}
+    for step in range(1000):
+        if step % args.save_interval == 0:
+            print("saved")
+
+
+if __name__ == "__main__":
+    main()
+{others}"""
+
+_SCRIPTS = """# file: scripts/small.sh
+OPTS="--save-interval 500"
+python train.py $OPTS
+# file: scripts/base.sh
+OPTS=""
+OPTS+=" --save-interval {value}"{mark}
+python train.py $OPTS
+# file: scripts/large.sh
+OPTS=""
+OPTS+=" --save-interval {value}"
+python train.py $OPTS
+"""
+
+_KEPT = """# before: rl/saving.py
+def prune(paths, keep={default}):
+    if keep is None:
+        return paths
+    return paths[-keep:]
+# file: rl/saving.py
+def prune(paths, keep=0):
+    if keep == 0:
+        return paths
+    return paths[-keep:]
+# file: rl/train.py
+from rl.saving import prune
+
+
+def finish(paths):
+    return prune(paths, keep={given}){mark}
+"""
+
+_FROZEN = """# before: model.py
+def build(config):
+    layers = layers_of(config["layers"])
+    if config["freeze_part"] == "none":
+        return layers
+    return [layer.frozen() for layer in layers if layer.name.startswith(config["freeze_part"])]
+# file: model.py
+def build(config):
+    layers = layers_of(config["layers"])
+    if config["freeze_part"] is None:
+        return layers
+    return [layer.frozen() for layer in layers if layer.name.startswith(config["freeze_part"])]
+# file: configs/base.yaml
+layers: 12
+freeze_part: {given}
+"""
 
 INCORRECT = (
+    # a special value that is another one now; scripts give the old one
+    _MARKED.format(
+        after="if args.save_interval == 0:\n        args.save_interval = 500",
+        others=_SCRIPTS.format(value=-1, mark="  # error: MP908"),
+    ),
+    # whether it is true decides now
+    _MARKED.format(
+        after="args.save_interval = args.save_interval or 500",
+        others=_SCRIPTS.format(value=-1, mark="  # error: MP908"),
+    ),
+    # a parameter
+    _KEPT.format(default=None, given=None, mark="  # error: MP908"),
+    # a file of settings
+    _FROZEN.format(given="none  # error: MP908"),
     # asked for under the one name, looked up under the other
     """# before: rl/hosts.py
 import os
@@ -200,6 +324,47 @@ def masked(config, loss):
 """,
 )
 CORRECT = (
+    # a special value that is another one now, in the scripts too
+    _MARKED.format(
+        after="if args.save_interval == 0:\n        args.save_interval = 500",
+        others=_SCRIPTS.format(value=0, mark=""),
+    ),
+    # the new test holds for the old one as well
+    _MARKED.format(
+        after="if args.save_interval <= 0:\n        args.save_interval = 500",
+        others=_SCRIPTS.format(value=-1, mark=""),
+    ),
+    # another function of the project tells the old value apart
+    _MARKED.format(
+        after="if args.save_interval == 0:\n        args.save_interval = interval(args)",
+        others=_SCRIPTS.format(value=-1, mark="")
+        + """# file: intervals.py
+def interval(args):
+    return 500 if args.save_interval == -1 else args.save_interval
+""",
+    ),
+    # the change makes the new one of the old one
+    _MARKED.format(
+        after="if max(args.save_interval, 0) == 0:\n        args.save_interval = 500",
+        others=_SCRIPTS.format(value=-1, mark=""),
+    ),
+    # the script starts another program
+    _MARKED.format(
+        after="if args.save_interval == 0:\n        args.save_interval = 500",
+        others=_SCRIPTS.format(value=-1, mark="").replace("train.py", "other/evaluate.py"),
+    ),
+    # what is not given may be 0 since the change
+    _MARKED.replace("args.save_interval == -1", "args.save_interval").format(
+        after="if args.save_interval is not None:\n        args.save_interval = 500",
+        others=_SCRIPTS.format(value=0, mark=""),
+    ),
+    # one of several numbers, which has its meaning without the test
+    _MARKED.replace("args.save_interval == -1", "args.save_interval == 100").format(
+        after="if args.save_interval == 200:\n        args.save_interval = 500",
+        others=_SCRIPTS.format(value=100, mark=""),
+    ),
+    _KEPT.format(default=None, given=0, mark=""),
+    _FROZEN.format(given="null"),
     # the new text is the name of a field, which the change renamed
     """# before: rl/center.py
 from dataclasses import dataclass

@@ -195,6 +195,21 @@ class Launches:
             folder = above if above != folder else ""
         return None
 
+    def likely(self, launch: Launch) -> Module | None:
+        """The file that a launch starts; of a path that begins with a folder of another machine the only file of the
+        project with that name."""
+        if launch.module is not None or launch.is_module or not launch.program.tail.startswith("/"):
+            return launch.module
+        found = self._by_name.get(posixpath.basename(launch.program.tail), ())
+        return found[0] if len(found) == 1 else None
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[Module]]:
+        found: dict[str, list[Module]] = {}
+        for path, module in self._files.items():
+            found.setdefault(posixpath.basename(path), []).append(module)
+        return found
+
     @cached_property
     def _named(self) -> dict[str, Module]:
         """Modules by name, where a name means one; a package is started by its `__main__`."""
