@@ -1012,6 +1012,34 @@ class EmbedImages(Unit):
 """,
 )
 CORRECT = (
+    # the class of a library reads the file, and knows both names
+    """# before: model.py
+from transformers import AutoConfig
+
+
+def sizes(path):
+    config = AutoConfig.from_pretrained(path)
+    return [config.hidden_size, config.num_layers, config.vocab_size]
+# file: model.py
+from transformers import AutoConfig
+
+
+def sizes(path):
+    config = AutoConfig.from_pretrained(path)
+    return [config.d_model, config.num_layers, config.vocab_size]
+# file: models/small/config.json
+{"hidden_size": 8, "num_layers": 2, "vocab_size": 100}
+""",
+    # records are data
+    """# before: collate.py
+def collate(rows):
+    return [(row["source_text"], row["id"], row["label"]) for row in rows]
+# file: collate.py
+def collate(rows):
+    return [(row["content_text"], row["id"], row["label"]) for row in rows]
+# file: data/sample.json
+[{"source_text": "a", "id": 1, "label": 2}]
+""",
     # settings: another program asks for the old key
     _SETTINGS.format(
         old='h.get("clip_grad_norm", 1000.0)',

@@ -19,6 +19,7 @@ from validator.drift.names.removed import Lost, asked_of
 from validator.drift.statements.drops import Drops
 from validator.facts.config_files import Setting, settings_of
 from validator.flow.program.unit import Unit
+from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.source import SourceFile
 
@@ -47,7 +48,7 @@ class AskedSettings:
     def lost(self) -> list[Lost]:
         found: dict[str, Lost] = {}
         for old, new in self._renamed():
-            if old.name in found or self._is_read(old.name):
+            if old.name in found or self._is_of_library(new) or self._is_read(old.name):
                 continue
             stale = tuple(row for source in self.after.mentioning(old.name) for row in self._left(source, old, new))
             if stale:
@@ -115,6 +116,13 @@ class AskedSettings:
         of_module = mention is not None and isinstance(mention.symbol, External | Module)
         return of_module or row.unit.is_receiver(owner)
 
+    def _is_of_library(self, row: Occurrence) -> bool:
+        """Whether a class of a library reads the object that is asked, as it likes: `AutoConfig.from_pretrained`."""
+        assert row.unit is not None
+        owner = Place(self.after.flow, row.unit, asked_of(row.unit, row))
+        makers = (str(o[1]).split(".") for o in owner.closed.objs if o[0] == "made")
+        return any(len(path) > 1 and path[-2][:1].isupper() for path in makers)
+
     def _is_filled(self, row: Occurrence) -> bool:
         """Whether some call may fill what takes a value by its name from a mapping: `Model(**config)`."""
         assert row.unit is not None
@@ -150,6 +158,8 @@ class AskedSettings:
         for each in rows:
             if each.path[-1] != old.name or each.path not in before or (*each.path[:-1], new.name) in paths:
                 continue
+            if any(link.isdigit() for link in each.path):
+                continue  # a row of records: data
             if (old.name, new.name) in self._in_files or self._is_of(each, rows, new):
                 *above, name = each.path
                 yield Occurrence(name, "defines", "setting", None, -1, source.path, each.at, "", tuple(above))
