@@ -161,6 +161,14 @@ INCORRECT = (
         mark="  # error: MP903",
         others=_ADAPTED,
     ),
+    # what is given now is a tensor
+    _MATCHER.format(
+        before='{"indices": indices}',
+        after="torch.stack([index for index, _ in indices])",
+        use='self.matcher(outputs, targets)["indices"]',
+        mark="  # error: MP903",
+        others=_ADAPTED,
+    ),
     # a key of several words tells it alone
     _MATCHER.format(
         before='{"indices": indices, "matched_queries": indices}',
@@ -587,6 +595,14 @@ class GreedyMatcher(nn.Module):
     def forward(self, outputs, targets):
         return {"indices": [(output.argmin(), target) for output, target in zip(outputs, targets)]}
 """,
+    ),
+    # what is given now is what a library makes, which may have the key
+    _MATCHER.format(
+        before='{"matched_queries": indices}',
+        after="matching.solve(indices)",
+        use='self.matcher(outputs, targets)["matched_queries"]',
+        mark="",
+        others="",
     ),
     # a word that results of libraries may have, too, and no caller that was adapted
     _MATCHER.format(

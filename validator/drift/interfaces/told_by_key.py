@@ -50,16 +50,20 @@ class ToldByKey:
         self.change = change
 
     def left(self, pair: Pair, before: Forms, after: Forms) -> Iterator[tuple[Subscripted, str]]:
-        """The subscripts by a key that the result of a method had and has not any more."""
+        """The subscripts by a key that the result of a method had and has not any more. A word that objects of
+        libraries may have too, and a result of which nothing is known now, need another call of what is called like
+        this one that the change adapted."""
         method = pair.new.method
         if method is None or method.cls is None:
             return
         keys = {key for form in before if form is not None for key in form.keys or ()}
         for key in sorted(keys):
-            if fits(after, Use("item", key)) is not False or not self._is_only_of(pair, key):
+            has = fits(after, Use("item", key))
+            if has or before == after or not self._is_only_of(pair, key):
                 continue
             for each in _subscripts(self.change.after, key):
-                if self._may_run(each, method) and self._stood(each, key) and self._is_told(each, key):
+                told = (each.callee, key) in self._adapted or has is False and is_telling(key)
+                if told and self._may_run(each, method) and self._stood(each, key):
                     yield each, key
 
     def _is_only_of(self, pair: Pair, key: str) -> bool:
@@ -92,11 +96,6 @@ class ToldByKey:
             one.unit is before and before is not None and before.text(one.call.at) == text
             for one in _subscripts(self.change.before, key)
         )
-
-    def _is_told(self, each: Subscripted, key: str) -> bool:
-        """Whether a key is no word that objects of libraries may have, or the change adapted another call of what is
-        called like this one."""
-        return is_telling(key) or (each.callee, key) in self._adapted
 
     @cached_property
     def _adapted(self) -> frozenset[tuple[str, str]]:
