@@ -20,7 +20,7 @@ from validator.drift.change import Change, Pair
 from validator.drift.interfaces.calls import sites, taken_over
 from validator.drift.names.occurrences import option_name
 from validator.drift.names.removed import are_like
-from validator.drift.statements.differences import edits, statements
+from validator.drift.statements.differences import Statement, edits, statements
 from validator.facts.config_files import MAPPING, settings_of
 from validator.facts.model import At
 from validator.flow.program.unit import Unit
@@ -254,14 +254,23 @@ def _exchanged(pair: Pair) -> Iterator[tuple[Test, Test]]:
         return
     changed = edits(statements(pair.old), statements(pair.new))
     for old, new in pairs:
-        text = _unparsed(old.text)
-        for edit in changed:
-            if edit.old is None or edit.new is None:
-                continue
-            inside = text in edit.old.text or any(text in head for head in edit.old.inside)
-            if inside and edit.new.node.lineno <= new.at[0] <= (edit.new.node.end_lineno or edit.new.node.lineno):
-                yield old, new
-                break
+        was, now = [_holds(each.old, old) for each in changed], [_holds(each.new, new) for each in changed]
+        left = [edit.old for edit, holds in zip(changed, was, strict=True) if holds and edit.new is None]
+        came_there = [edit.new for edit, holds in zip(changed, now, strict=True) if holds and edit.old is None]
+        beside = any(_is_one_place(one, other) for one in left for other in came_there)
+        if beside or any(one and other for one, other in zip(was, now, strict=True)):
+            yield old, new
+
+
+def _holds(statement: Statement | None, test: Test) -> bool:
+    """Whether a test stands in a statement, or in the head of one around it."""
+    text = _unparsed(test.text)
+    return statement is not None and any(text in head for head in (statement.text, *statement.inside))
+
+
+def _is_one_place(old: Statement | None, new: Statement | None) -> bool:
+    """Whether a statement that went and one that came are of one kind and stand in the same."""
+    return old is not None and new is not None and type(old.node) is type(new.node) and old.inside == new.inside
 
 
 def _unparsed(text: str) -> str:
