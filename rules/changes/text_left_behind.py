@@ -177,6 +177,32 @@ INCORRECT = (
     ),
     # a parameter
     _KEPT.format(default=None, given=None, mark="  # error: MP908"),
+    # what an object is made with
+    """# before: rl/trainer.py
+class Trainer:
+    def __init__(self, limit=None):
+        self.limit = limit
+
+    def run(self, rows):
+        if self.limit == -1:
+            return rows
+        return rows[: self.limit]
+# file: rl/trainer.py
+class Trainer:
+    def __init__(self, limit=None):
+        self.limit = limit
+
+    def run(self, rows):
+        if self.limit is None:
+            return rows
+        return rows[: self.limit]
+# file: rl/train.py
+from rl.trainer import Trainer
+
+
+def train(rows):
+    return Trainer(limit=-1).run(rows)  # error: MP908
+""",
     # a file of settings
     _FROZEN.format(given="none  # error: MP908"),
     # asked for under the one name, looked up under the other

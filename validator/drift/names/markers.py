@@ -16,6 +16,7 @@ from typing import NamedTuple
 from validator.analysis.commands.command_line import CommandLines
 from validator.analysis.commands.launch import Launches
 from validator.analysis.commands.programs import Programs
+from validator.definitions import ClassDef, Method
 from validator.drift.change import Change, Pair
 from validator.drift.interfaces.calls import sites, taken_over
 from validator.drift.names.occurrences import option_name
@@ -149,28 +150,37 @@ class Markers:
         """What is given to what a test is about: to a parameter by calls and its default, to an option or a field by
         scripts, files of settings and its default."""
         if test.is_of_parameter:
-            yield from self._passed(pair.new, test.name)
+            yield from self._passed(pair.new, test.name, pair.new.method)
             return
         subject = test.unit.code.values[test.unit.root(test.subject)]
-        if subject.op == "attr" and test.unit.is_receiver(subject.args[0]) and not is_telling(test.name):
-            return
+        if subject.op == "attr" and test.unit.is_receiver(subject.args[0]):
+            yield from self._made_with(pair.new.cls, test.name)
+            if not is_telling(test.name):
+                return
         yield from self._stated(pair.new, test.name)
         yield from self._in_scripts(pair.new, test.name)
         if is_telling(test.name):
             yield from self._in_settings(pair.new, test.name)
 
-    def _passed(self, unit: Unit, name: str) -> Iterator[Given]:
-        outer = unit.outer
-        if outer is not None and name in unit.code.defaults:
-            number = unit.code.defaults[name]
-            yield from _literal_at(outer, number)
-        for site in sites(self.after, unit.name):
-            if unit.method not in site.reached or len(site.reached) > 1 or site.how != "call":
-                continue
+    def _made_with(self, cls: ClassDef | None, name: str) -> Iterator[Given]:
+        """What the objects of a class are given for the parameter that an attribute keeps."""
+        made = cls.find("__init__") if cls is not None else None
+        unit = self.after.unit_of(made) if made is not None else None
+        for value in unit.code.values if unit is not None else ():
+            if unit is not None and value.op == "store_attr" and value.data == name and unit.is_receiver(value.args[0]):
+                held = unit.code.values[unit.root(value.args[1])]
+                if held.op == "param":
+                    yield from self._passed(unit, str(held.data[1]), cls)
+
+    def _passed(self, unit: Unit, name: str, called: Method | ClassDef | None) -> Iterator[Given]:
+        """The default of a parameter, and what calls that can mean nothing else pass for it."""
+        if unit.outer is not None and name in unit.code.defaults:
+            yield from _literal_at(unit.outer, unit.code.defaults[name])
+        for site in sites(self.after, called.name) if called is not None else ():
             shape = site.unit.code.values[site.number]
-            for keyword, number in zip(shape.data.names, shape.args[1:], strict=True):
-                if keyword == name:
-                    yield from _literal_at(site.unit, number)
+            if site.reached == (called,) and site.how == "call":
+                for keyword, number in zip(shape.data.names, shape.args[1:], strict=True):
+                    yield from _literal_at(site.unit, number) if keyword == name else ()
 
     def _stated(self, unit: Unit, name: str) -> Iterator[Given]:
         """The defaults of options and fields in the programs of a file."""
