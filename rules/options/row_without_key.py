@@ -27,7 +27,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     seen: set[tuple[str, Row, str]] = set()
     for lookup in project.analysis(Tables).lookups:
         table = lookup.table
-        lacking = [row for row in table.rows if lookup.key not in row.keys]
+        lacking = [row for row in table.rows if row.length is None and lookup.key not in row.keys]
         if 2 * len(lacking) >= len(table.rows):
             continue  # what most rows lack is looked up only in those that have it
         for row in lacking:

@@ -1,4 +1,4 @@
-"""Tables of a module whose rows are dictionaries, and the keys that their readers look up in any of the rows.
+"""Tables of a module whose rows are dictionaries or sequences, and the keys that readers look up in any of the rows.
 
 MODELS = {"small": {"layers": 4, "heads": 2}, "large": {"layers": 32}}
 row = MODELS[args.model]
@@ -25,11 +25,12 @@ _WRITING = frozenset({"update", "setdefault"})
 
 
 class Row(NamedTuple):
-    """One dictionary of a table: what it is found by, the keys that it has."""
+    """One row of a table: what it is found by, the keys that a dictionary has, how many parts a sequence has."""
 
     name: str
     keys: frozenset[str]
     at: At
+    length: int | None
 
 
 class Table(NamedTuple):
@@ -83,6 +84,10 @@ class Tables:
             written = {key for unit in units for key in _written(unit)}
             found += [row for row in rows if row.key not in written]
         return found
+
+    def of_row(self, place: Place) -> list[Table]:
+        """The tables of which a value may be any row."""
+        return list(dict.fromkeys(self._tables_of_row(place.unit, place.number, frozenset())))
 
     def _in_unit(self, unit: Unit) -> Iterator[Lookup]:
         values = unit.code.values
@@ -153,7 +158,8 @@ class Tables:
 
 
 def _rows(unit: Unit, number: int) -> tuple[Row, ...]:
-    """The rows of a literal whose elements are all dictionaries with literal keys; none where it is anything else."""
+    """The rows of a literal whose elements are all dictionaries with literal keys, or all sequences that are written
+    out; none where it is anything else."""
     values = unit.code.values
     made = values[unit.root(number)]
     if made.op == "dict":
@@ -167,12 +173,21 @@ def _rows(unit: Unit, number: int) -> tuple[Row, ...]:
         return ()
     found = []
     for name, held in named:
-        row = values[unit.root(held)]
-        keys = [values[key] for key in row.args[::2] if key >= 0] if row.op == "dict" else []
-        if not keys or 2 * len(keys) != len(row.args) or any(key.op != "const" for key in keys):
+        row = _row(unit, name, values[unit.root(held)])
+        if row is None:
             return ()
-        found.append(Row(name, frozenset(key.data for key in keys if isinstance(key.data, str)), unit.at(row.at)))
-    return tuple(found) if len(found) >= _LEAST else ()
+        found.append(row)
+    is_of_one_kind = len({row.length is None for row in found}) == 1
+    return tuple(found) if len(found) >= _LEAST and is_of_one_kind else ()
+
+
+def _row(unit: Unit, name: str, made: Value) -> Row | None:
+    if made.op in ("list", "tuple"):
+        return Row(name, frozenset(), unit.at(made.at), len(made.args)) if not made.data else None
+    keys = [unit.code.values[key] for key in made.args[::2] if key >= 0] if made.op == "dict" else []
+    if not keys or 2 * len(keys) != len(made.args) or any(key.op != "const" for key in keys):
+        return None
+    return Row(name, frozenset(key.data for key in keys if isinstance(key.data, str)), unit.at(made.at), None)
 
 
 def _written(unit: Unit) -> Iterator[str]:
