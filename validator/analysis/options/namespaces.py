@@ -253,7 +253,7 @@ class Namespaces:
                 found.update([place.value.data] if self.held(place.operand(0)) else ())
         for place in self.queries.named_anywhere("setattr", "update"):
             given = place.operand(1) if len(place.value.args) == 4 else None
-            owner = self._shown(place) if place.method == "update" else given
+            owner = self.shown(place) if place.method == "update" else given
             if owner is not None and (owner.called in self._holders or self.held(owner)):
                 name = place.operand(2).val.constant() if place.method == "setattr" else None
                 found.add(name if isinstance(name, str) else "*")
@@ -266,7 +266,7 @@ class Namespaces:
         found: set[Parser] = set()
         for unit in self._units:
             for place in self.queries.calls_in(unit):
-                owner = self._shown(place) if place.method == "update" else None
+                owner = self.shown(place) if place.method == "update" else None
                 if place.method == "__setattr__" and len(place.value.args) == 3:
                     owner = place.receiver if place.operand(1).val.constant() is None else None
                 found.update(held.parser for held in (self.held(owner) if owner is not None else ()))
@@ -286,7 +286,7 @@ class Namespaces:
         return frozenset(held.parser for each in given for held in self.held(each))
 
     @staticmethod
-    def _shown(place: Place) -> Place | None:
+    def shown(place: Place) -> Place | None:
         """The object on whose dictionary a method is called: `vars(args).update(…)`, `args.__dict__.update(…)`."""
         receiver = place.receiver.root if place.receiver is not None else place
         if receiver.value.op == "attr" and receiver.value.data == "__dict__":

@@ -1,0 +1,355 @@
+"""A number of a YAML file that PyYAML reads as a text: `4e-5`.
+
+What it does
+    Finds the numbers of YAML files that YAML 1.1 takes for texts: with an exponent, and without a dot or without a
+    sign in the exponent (`4e-5`, `1E5`, `1.0e5`). Reports them where PyYAML reads the file and the key is used as a
+    number: it is laid over the options of a command line (`setattr(args, key, value)`, `vars(args).update(config)`)
+    of which the one of that name takes a number; it sets a field of a data class that is annotated as one
+    (`C(**config)`, `parse_yaml_file` of transformers); or code compares or computes with it (`config["lr"] * 0.1`), or
+    gives it to an optimizer. Where no text, option or script names the file, most of its keys must be options, or be
+    read there, and nothing else in the project may read YAML.
+    Silent where code makes a number of something of that name (`float(config["lr"])`) or of every value, for models of
+    pydantic, and for `set_defaults(**config)`, whose texts argparse reads as it reads those of the command line.
+
+Why is this bad
+    `yaml.safe_load` gives `"4e-5"`. The first computation raises TypeError, after the models were loaded; what is only
+    formatted or handed on goes on as a text. OmegaConf, jsonargparse and YAML 1.2 read a number, so the file may have
+    worked elsewhere.
+
+References
+    https://yaml.org/type/float.html
+    https://github.com/yaml/pyyaml/issues/173
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+from validator.analysis.options.exponents import Exponent, Exponents
+from validator.analysis.options.namespaces import Namespaces
+from validator.analysis.options.option import Option
+from validator.analysis.options.parsers import Options
+from validator.facts.model import At
+from validator.finding import Finding, Related
+from validator.flow.callgraph.receivers import meeting
+from validator.flow.callgraph.spelled_arguments import origins
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_aside
+from validator.flow.values import Obj
+from validator.project import Project
+from validator.rule import Rule
+from validator.settings.filled import Filled
+
+RULE = Rule("MP317", "number-read-as-text", "warning", "1.0", languages=("yaml",), solves=True)
+
+_NUMBERS = frozenset({"float", "int"})
+_WORDS = re.compile(r"\w+")
+_ORDERING = frozenset({"Lt", "LtE", "Gt", "GtE"})
+_COMPUTING = frozenset({"Sub", "Div", "FloorDiv", "Pow", "Mult"})
+
+
+class _Use(NamedTuple):
+    """Why a text of a file has to be a number, and where that is said. `known`: whether the file is surely read."""
+
+    text: Exponent
+    why: str
+    related: Related
+    known: bool
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    exponents = project.analysis(Exponents)
+    if not exponents.all:
+        return
+    seen = set()
+    for use in (*_of_options(project, exponents), *_of_reads(project, exponents), *_of_fields(project, exponents)):
+        if use.text not in seen and use.text.name not in exponents.converted:
+            seen.add(use.text)
+            yield _report(use)
+
+
+def _report(use: _Use) -> Finding:
+    basis = "" if use.known else "; nothing names the file: that it is read there rests on its keys"
+    text = use.text
+    return RULE.finding(
+        text.source.path,
+        text.setting.value_at,
+        f"`{'.'.join(text.setting.path)}: {text.text}` is a text for PyYAML, not a number, and {use.why}{basis}",
+        help=f"write `{text.advice}`, or make a number of it where it is read",
+        related=[use.related],
+        context=".".join(text.setting.path),
+    )
+
+
+def _of_options(project: Project, exponents: Exponents) -> Iterator[_Use]:
+    """What is laid over options of a command line, past their types."""
+    queries, namespaces = project.analysis(Queries), project.analysis(Namespaces)
+    for call in queries.named_anywhere("setattr", "__setattr__", "update"):
+        if is_aside(call.unit.path):
+            continue
+        owner, section, value = _laid_over(call, namespaces)
+        parsers = {held.parser for held in namespaces.held(owner)} if owner is not None else set()
+        for parser in sorted(parsers, key=lambda each: (each.function.path, each.at)):
+            numbers = [option for option in parser.options if _is_number(option)]
+            for o in section.closed.of("section") if section is not None else ():
+                for option in numbers:
+                    texts, known = exponents.read(o, option.dest)
+                    for text in texts:
+                        if (known or _is_most(text, {each.dest for each in parser.options})) and not _makes_number(
+                            value, option.dest
+                        ):
+                            yield _of_option(text, option, call, known)
+
+
+def _laid_over(call: Place, namespaces: Namespaces) -> tuple[Place | None, Place | None, Place | None]:
+    """An object, the section of which a call sets all keys as its attributes, and the value that it sets."""
+    if call.method == "update":
+        owner = namespaces.shown(call)
+        given = call.operand(1) if len(call.value.args) == 2 and call.value.data.names == (None,) else None
+        return owner, given, None
+    numbers = call.value.args[1:] if call.method == "setattr" else (call.value.args[0], *call.value.args[1:])
+    if len(numbers) != 3:
+        return None, None, None
+    owner = call.value_at(numbers[0]) if call.method == "setattr" else call.receiver
+    key, value = call.value_at(numbers[1]).root, call.value_at(numbers[2])
+    if key.value.op == "unpack" and key.value.data[0] == 0:
+        gone = key.operand(0).root.iterable
+        items = gone.root if gone is not None else None
+        is_items = items is not None and items.value.op == "call" and items.method == "items"
+        return owner, items.receiver if is_items and items is not None else None, value
+    return owner, key.iterable, value
+
+
+def _is_number(option: Option) -> bool:
+    kind = type(option.default)
+    return option.type in _NUMBERS or not option.type and kind in (int, float)
+
+
+def _is_most(text: Exponent, names: Collection[str]) -> bool:
+    """Whether most keys at the top of the file have one of some names."""
+    keys = [each.path[0] for each in text.source.facts.extra["settings"].settings if len(each.path) == 1]
+    return 2 * sum(key in names for key in keys) > len(keys)
+
+
+def _makes_number(value: Place | None, name: str) -> bool:
+    """Whether a number is made of a value before it is set: of each, or where the key has that name."""
+    if value is None:
+        return False
+    held = value.root
+    before = (
+        [value.value_at(number) for number in origins(value.unit, held.number)] if held.value.op == "phi" else [held]
+    )
+    for each in before:
+        if each.root.value.op == "call":
+            said = [part.value.data for test in each.tests_inside for part in test.parts if part.value.op == "const"]
+            texts = [each for each in said if isinstance(each, str)]
+            if not texts or name in texts:
+                return True
+    return False
+
+
+def _of_option(text: Exponent, option: Option, call: Place, known: bool) -> _Use:
+    what = f"`type={option.type}`" if option.type else f"the default {option.default!r}"
+    why = f"`{call.unit.text(call.value.at)}`{call.where} sets the option `{option.dest}` to it, past {what}"
+    return _Use(text, why, Related(call.unit.path, call.at[0], "the options are set here"), known)
+
+
+def _of_reads(project: Project, exponents: Exponents) -> Iterator[_Use]:
+    """What code computes with."""
+    reads = [(read, name, o) for read, name, owner in _all_reads(project) for o in owner]
+    asked: dict[object, set[str]] = {}  # by the calls that read a file the keys at its top for which code asks
+    for _, name, o in reads:
+        asked.setdefault(o[1], set()).add((o[2] or name).partition(".")[0])
+    for read, name, o in reads:
+        user = next((each for each in read.users if _computes(each, read)), None)
+        texts, known = exponents.read(o, name) if user is not None else ([], False)
+        for text in texts:
+            if user is not None and (known or _is_most(text, asked[o[1]])):
+                why = f"`{user.unit.text(user.value.at)}`{user.where} takes it for a number"
+                yield _Use(text, why, Related(user.unit.path, user.at[0], "it is used here"), known)
+
+
+def _all_reads(project: Project) -> Iterator[tuple[Place, str, list[Obj]]]:
+    queries = project.analysis(Queries)
+    for unit in meeting(queries.flow, "section"):
+        for read in queries.values(unit, "item", "attr", "call") if not is_aside(unit.path) else ():
+            name, owner = _key(read)
+            if name:
+                yield read, name, owner
+
+
+def _key(read: Place) -> tuple[str, list[Obj]]:
+    """The key that is read of a section, and the sections."""
+    if read.value.op == "attr":
+        return str(read.value.data), read.operand(0).closed.of("section")
+    if read.value.op == "item":
+        key = read.operand(1).val.constant()
+        return (key, read.operand(0).closed.of("section")) if isinstance(key, str) else ("", [])
+    if read.method == "get" and read.receiver is not None and len(read.value.args) > 1:
+        key = read.operand(1).val.constant()
+        return (key, read.receiver.closed.of("section")) if isinstance(key, str) else ("", [])
+    return "", []
+
+
+def _computes(user: Place, read: Place) -> bool:
+    """Whether a user of a value fails where that is a text."""
+    if user.value.op == "call":
+        named = zip(user.value.data.names, user.value.args[1:], strict=True)
+        passed = {keyword for keyword, number in named if number == read.number}
+        optimizers = (o[0] == "ext" and o[1].startswith("torch.optim.") for o in user.operand(0).closed.each)
+        return bool(passed) and any(optimizers)
+    computes = user.value.op == "binary" and user.value.data in _COMPUTING
+    orders = user.value.op == "compare" and user.value.data in _ORDERING
+    return computes or orders
+
+
+def _of_fields(project: Project, exponents: Exponents) -> Iterator[_Use]:
+    """What sets fields of data classes that are annotated as numbers."""
+    parsed = _parsed(project) if exponents.is_plain else frozenset()
+    for fills in project.analysis(Filled).all if exponents.is_plain else ():
+        for fill in fills:
+            for setting, field in fill.fields if not fill.schema.is_strict else ():
+                path = fill.schema.cls.path
+                text = exponents.all.get((fill.section.path, *setting.at[:2]))
+                is_number = not _NUMBERS.isdisjoint(_WORDS.findall(field.annotation))
+                if text is not None and is_number and (fill.declared or (path, field.at) in parsed):
+                    why = f"sets `{fill.schema.cls.name}.{field.name}`, which is `{field.annotation}`"
+                    yield _Use(text, why, Related(path, field.at[0], "the field"), fill.declared)
+
+
+def _parsed(project: Project) -> frozenset[tuple[str, At]]:
+    """The fields of classes of which a parser of transformers makes objects as the file says."""
+    if not any(project.calls("parse_yaml_file")):
+        return frozenset()
+    parsers = (parser for parser in project.analysis(Options).parsers if parser.from_dataclasses)
+    return frozenset((option.path, option.at) for parser in parsers for option in parser.options)
+
+
+_OPTIONS = """# file: options.py
+import argparse
+
+import yaml{more}
+
+
+def read():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--config")
+    parser.add_argument("--lr", type=float, default=1e-4)
+    parser.add_argument("--min_lr", type=float)
+    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--run")
+    args = parser.parse_args()
+    with open(args.config) as file:
+        config = yaml.safe_load(file)
+    {laid}
+    return args
+
+
+args = read()
+print(args.lr, args.min_lr, args.steps, args.run)
+# file: configs/base.yaml
+lr: 1e-4{first}
+min_lr: 4e-5{second}
+steps: 1.0e+5
+run: 3e7
+"""
+_EACH = "for key, value in config.items():\n        {converted}setattr(args, key, value)"
+_LR = 'if key == "lr":\n            value = float(value)\n        '
+_ALL = "if isinstance(value, str):\n            value = float(value)\n        "
+
+_READS = """# file: rl/__init__.py
+# file: rl/train.py
+from dataclasses import dataclass
+
+import torch
+import yaml
+
+
+@dataclass
+class Schedule:
+    warmup: int
+    decay: float = 0.1
+    name: str = "cosine"
+
+
+def train(model):
+    with open("conf/train.yaml") as file:
+        config = yaml.safe_load(file)
+    schedule = Schedule(**config["schedule"])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=config["optimizer"]["lr"])
+    if config["limit"] > 3:
+        print(schedule, config["optimizer"].get("eps", 0.1){plus}, float(config["decay"]) * 2)
+    return optimizer
+# file: conf/train.yaml
+optimizer:
+  lr: {lr}
+  eps: {eps}
+schedule:
+  warmup: {warmup}
+  decay: 0.1
+  name: 1e5
+limit: {limit}
+decay: 1e-3
+"""
+
+_PARSED = """# file: train.py
+from dataclasses import dataclass
+from typing import Optional
+
+from transformers import HfArgumentParser
+
+
+@dataclass
+class Arguments:
+    beta: float = 0.1
+    gamma: Optional[float] = None
+    rate: float = 1e-4
+    steps: int = 10
+
+
+arguments, = HfArgumentParser(Arguments).{how}
+print(arguments.beta, arguments.gamma, arguments.rate, arguments.steps)
+# file: base.yaml
+beta: 1e-2{mark}
+gamma: 5e-1{mark}
+rate: 1.0e-4
+steps: 20
+"""
+
+_NAMED_BY_NOBODY = """# file: train.py
+import sys
+
+import yaml
+
+with open(sys.argv[1]) as file:
+    config = yaml.safe_load(file)
+print(config["lr"] * 0.5, config["steps"] - 1)
+# file: configs/small.yaml
+lr: 1e-4{mark}
+steps: 10
+# file: serving.yaml
+lr: 1e-4
+port: 80
+host: localhost
+"""
+
+_MARK = "  # error: MP317"
+
+INCORRECT = (
+    _OPTIONS.format(more="", laid=_EACH.format(converted=""), first=_MARK, second=_MARK),
+    _OPTIONS.format(more="", laid=_EACH.format(converted=_LR), first="", second=_MARK),
+    _OPTIONS.format(more="", laid="vars(args).update(config)", first=_MARK, second=_MARK),
+    _READS.format(plus=" - 1", lr=f"1e-5{_MARK}", eps=f"1.0e8{_MARK}", warmup=f"1e3{_MARK}", limit=f"2E+6{_MARK}"),
+    _NAMED_BY_NOBODY.format(mark=_MARK),
+    _PARSED.format(how='parse_yaml_file("base.yaml")', mark=_MARK),
+)
+
+CORRECT = (
+    _OPTIONS.format(more="", laid=_EACH.format(converted=_ALL), first="", second=""),
+    _OPTIONS.format(more="", laid="parser.set_defaults(**config)\n    args = parser.parse_args()", first="", second=""),
+    _OPTIONS.format(more="\nfrom omegaconf import OmegaConf", laid=_EACH.format(converted=""), first="", second=""),
+    _READS.format(plus="", lr="1.0e-5", eps="1e-8", warmup="1000", limit="2.0e+6"),
+    _PARSED.format(how="parse_args_into_dataclasses()", mark=""),
+)
