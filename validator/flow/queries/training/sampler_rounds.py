@@ -26,14 +26,14 @@ class Rounds:
             return ""
         going = [place for loader in loaders for place in self._gone_through(loader) or ()]
         if not all(self._gone_through(loader) for loader in loaders) or not any(
-            self._is_in_loop(place, sampler) for place in going
+            self.is_in_loop(place, sampler) for place in going
         ):
             return ""
         telling = [Place(self.queries.flow, unit, number) for unit, number, name in held.called if name == _TELLING]
         if not telling:
             return "`set_epoch` is called on other samplers alone"
         units = {place.unit for place in going}
-        once = all(place.unit in units and not self._is_in_loop(place) for place in telling)
+        once = all(place.unit in units and not self.is_in_loop(place) for place in telling)
         return "`set_epoch` is called outside of the loop over epochs" if once else ""
 
     def _gone_through(self, loader: Place) -> list[Place]:
@@ -45,7 +45,7 @@ class Rounds:
         places = (Place(self.queries.flow, unit, number) for unit, number in held.held)
         return [place for place in places if place.value.op == "iter"]
 
-    def _is_in_loop(self, place: Place, made: Place | None = None) -> bool:
+    def is_in_loop(self, place: Place, made: Place | None = None) -> bool:
         """Whether something is done in the rounds of a loop, in its function or where that is called; of one in which
         a sampler is made anew it does not count."""
         making = self.queries.reaching([made.unit]) if made is not None else frozenset[Unit]()
