@@ -5,9 +5,9 @@ What it does
     configuration, or `num_workers > 0`) and reports where, in a loop, the process that trains tells something to what
     their workers hold: `dataset.set_epoch(epoch)`, `loader.collate_fn.set_epoch(epoch)`, `loader.dataset.stage = 2`.
     Of a method one attribute that it stores must be one that `__getitem__`, `__iter__` or `__call__` of the class
-    reads, itself or in what it calls. Silent about samplers, which live in the process that trains, without workers,
-    where each round makes its loader, about memory that processes share (`self.epoch.value = epoch`, a tensor that is
-    filled), and in projects that throw the workers of a loader away (`loader._iterator = None`).
+    reads, each by itself or in what it calls. Silent about samplers, which live in the process that trains, without
+    workers, where each round makes its loader, about memory that processes share (`self.epoch.value = epoch`, a tensor
+    that is filled), and in projects that throw the workers of a loader away (`loader._iterator = None`).
 
 Why is this bad
     Workers get copies of the data set and of `collate_fn` when the loader is first gone through. With
@@ -37,6 +37,8 @@ from validator.rule import Rule
 
 RULE = Rule("MP568", "told-to-kept-workers", "warning", "1.0", tokens=("persistent_workers",))
 
+_Kept = tuple[ClassDef, str]  # an attribute of the objects of a class
+
 # By argument of a loader that its workers get a copy of: its position, and the methods by which they use it.
 _HELD = {"dataset": (0, ("__getitem__", "__getitems__", "__iter__")), "collate_fn": (6, ("__call__",))}
 _LOADERS = frozenset({"torch.utils.data.DataLoader", "torch.utils.data.dataloader.DataLoader"})
@@ -53,7 +55,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         found = _held_by(owner, loaders) if owner is not None else None
         if found is not None and owner is not None:
             loader, argument = found
-            if any(_reads(queries, *row, argument) for row in _told(queries, place, owner, argument)) and _is_repeated(
+            if any(_reads(queries, *row, argument) for row in _told(queries, place, owner)) and _is_repeated(
                 queries, rounds, place, loader
             ):
                 yield _report(place, owner, loader)
@@ -124,39 +126,36 @@ def _held_by(owner: Place, loaders: list[Place]) -> tuple[Place, str] | None:
     return None
 
 
-def _told(queries: Queries, place: Place, owner: Place, argument: str) -> Iterator[tuple[ClassDef, set[str]]]:
-    """The classes of which the object may be one, each with the attributes that it gets."""
+def _told(queries: Queries, place: Place, owner: Place) -> Iterator[tuple[ClassDef, set[_Kept]]]:
+    """The classes of which the object may be one, each with the attributes that are set, in what it holds too."""
     classes = {o[1] for o in owner.closed.each if o[0] in ("inst", "self")}
     if place.value.op == "store_attr":
-        yield from ((cls, {str(place.value.data)}) for cls in classes)
+        yield from ((cls, {(cls, str(place.value.data))}) for cls in classes)
         return
     if not classes and owner.root.value.op == "attr":
         classes = {unit.cls for unit in queries.called(place.method) if unit.cls is not None}
     for cls in {each for found in classes for each in (found, *found.descendants())}:
         method = cls.find(place.method)
-        for unit in queries.flow.units(iter([method] if method is not None else ())):
-            stores = (
-                each for each in queries.values(unit, "store_attr") if unit.is_receiver(each.operand(0).root.number)
-            )
-            if names := {str(each.value.data) for each in stores}:
-                yield cls, names
+        units = queries.reached(queries.flow.units(iter([method] if method is not None else ())))
+        yield cls, {row for unit in units for row in _attributes(queries, unit, "store_attr")}
 
 
-def _reads(queries: Queries, cls: ClassDef, names: set[str], argument: str) -> bool:
-    """Whether what workers run of an object reads one of some attributes of it."""
+def _reads(queries: Queries, cls: ClassDef, told: set[_Kept], argument: str) -> bool:
+    """Whether what workers run of an object reads one of some attributes."""
     entries = [method for name in _HELD[argument][1] if (method := cls.find(name)) is not None]
-    units = queries.reached(queries.flow.units(iter(entries)))
-    read = {name for unit in units for name in _attributes(queries, unit)}
-    computed = (method for name in read if (method := cls.find(name)) is not None and method.facts.is_property)
-    read.update(name for unit in queries.flow.units(computed) for name in _attributes(queries, unit))
-    return not read.isdisjoint(names)
+    units = queries.reached(queries.flow.units(iter(entries))) if told else []
+    read = {row for unit in units for row in _attributes(queries, unit, "attr")}
+    found = (method for owner, name in read if (method := (cls if owner in cls.mro else owner).find(name)) is not None)
+    computed = queries.flow.units(method for method in found if method.facts.is_property)
+    read.update(row for unit in computed for row in _attributes(queries, unit, "attr"))
+    return any(name == other and (a in b.mro or b in a.mro) for a, name in told for b, other in read)
 
 
-def _attributes(queries: Queries, unit: Unit) -> Iterator[str]:
-    """The attributes of its own object that a method reads."""
-    for each in queries.values(unit, "attr"):
-        if unit.is_receiver(each.operand(0).root.number):
-            yield str(each.value.data)
+def _attributes(queries: Queries, unit: Unit, op: str) -> Iterator[_Kept]:
+    """The attributes of its own object that a method reads, or sets."""
+    for each in queries.values(unit, op):
+        if unit.cls is not None and unit.is_receiver(each.operand(0).root.number):
+            yield unit.cls, str(each.value.data)
 
 
 def _is_repeated(queries: Queries, rounds: Rounds, place: Place, loader: Place) -> bool:
@@ -251,6 +250,44 @@ INCORRECT = (
         told="loader.collate_fn.set_stage(epoch)  # error: MP568",
     ),
     _DATA.format(options=_KEPT, told="loader.dataset.epoch = epoch  # error: MP568"),
+    # of what the data set holds
+    """
+import torch.distributed as dist
+from torch.utils.data import DataLoader, IterableDataset
+
+
+class Source:
+    def __init__(self, files):
+        self.files, self.epoch = files, 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        return iter(self.files[self.epoch :])
+
+
+class Stream(IterableDataset):
+    def __init__(self, files):
+        self.source = Source(files)
+
+    def set_epoch(self, epoch):
+        self.source.set_epoch(epoch)
+
+    def __iter__(self):
+        for each in self.source:
+            yield each
+
+
+def train(files, model):
+    dist.init_process_group()
+    data = Stream(files)
+    loader = DataLoader(data, num_workers=2, persistent_workers=True)
+    for epoch in range(10):
+        data.set_epoch(epoch)  # error: MP568
+        for batch in loader:
+            model(batch)
+""",
     # a loader of the project that hands it on, known by its class alone
     """
 import torch.distributed as dist
