@@ -75,11 +75,13 @@ def _is_measured(queries: Queries, place: Place, sequences: list[Place]) -> bool
 def _length(sequence: Place) -> int | None:
     """How many parts a sequence has; None where that is not known, or now so, now otherwise."""
     root = sequence.root
+    if root.value.op == "list" and root.number != sequence.number:
+        return None  # something was given it, and may have added to it
     if root.value.op == "attr" and root.value.data == "_fields":
         counted = {length_of(o[1]) if o[0] in ("class", "inst") else None for o in root.operand(0).closed.each}
     else:
         counted = {_parts(o) for o in sequence.closed.each}
-    return counted.pop() if len(counted) == 1 else None
+    return counted.pop() or None if len(counted) == 1 else None  # what is empty is there to be filled
 
 
 def _parts(o: Obj) -> int | None:
@@ -214,8 +216,15 @@ COLORS = ["red", "green", "blue", "black"]
 NAMES = ["loss", "kl"]
 
 
+def fill(names, count):
+    for index in range(count):
+        names.append(f"step {index}")
+
+
 def plot(axes, curves, plus):
-    names = ["loss", "kl"]
+    labels, names = ["first"], ["loss", "kl"]
+    fill(labels, len(curves))
+    print(list(zip(labels, ("x", "y"))))
     if plus:
         names.append("tokens")
     print(list(zip(names, NAMES)), list(zip(NAMES, NAMES[1:])), list(zip(itertools.count(), NAMES)))
