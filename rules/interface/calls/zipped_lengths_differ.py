@@ -97,8 +97,11 @@ def _tables(tables: Tables, sequence: Place) -> list[Table]:
 
 
 def _is_supply(queries: Queries, sequence: Place) -> bool:
-    """Whether something else reads a sequence as well, or it comes from a caller: each takes what it needs of it."""
+    """Whether something else reads a sequence as well, or may: each takes what it needs of it."""
     root = sequence.root
+    if root.value.op == "param":
+        passed = [each for each in trail(root, frozenset()) if each.value.op != "param"]
+        return not passed or any(_is_supply(queries, each) for each in passed)
     if root.value.op in ("list", "tuple"):
         return len(root.users) > 1
     if root.value.op == "call":
@@ -203,6 +206,12 @@ def log(strategy, batch, sizes):
     print(list(map(max, AXES, (1, 2))))  # error: MP157
     for stage in STAGES:
         print(dict(zip(("name", "nodes", "hours"), stage)))  # error: MP157
+    show(("loss", "kl", "tokens"), values)
+
+
+def show(names, values):
+    for name, value in zip(names, values):  # error: MP157
+        print(name, value)
 """,
 )
 
