@@ -135,7 +135,11 @@ class Ranks:
             numbers = frozenset({frozenset({LOCAL})}) if {c.axis for c in told} == {LOCAL} else numbers
         counts = frozenset(axes_in(o[1]) for o in value.of("size"))
         differs = any(c.kind in ("rank", "member") and not c.some for c in value.v) and UNIFORM not in value.v
-        constant = bool(value.objs) and all(o[0] == "const" for o in value.each)
+        site = side.flow.result(unit).sites.get(number)
+        does = site is not None and bool(
+            site.targets
+        )  # what a function of the project gives back tells not what it does
+        constant = bool(value.objs) and all(o[0] == "const" for o in value.each) and not (does and value.is_const(None))
         return Told(
             numbers, counts, differs, not value.v - {UNIFORM} and (UNIFORM in value.v or constant or bool(counts))
         )
