@@ -7,8 +7,9 @@ What it does
     that is passed decides, or a flag for which the call passes what is now true and now false
     (`hidden=self.coefficient > 0`). What comes from callers alone is a warning, and what is asked of an object that
     is not known, where each method of the project that bears the name gives another length, and no known library
-    has one of that name. Silent about lists that may have grown, about what may be something else, and behind a
-    test of the very value (`if len(result) == 3`).
+    has one of that name. A warning, too, where a dictionary is taken apart, which gives its keys, and where a clause
+    takes every error (`except:`): what it does instead is always done. Silent about lists that may have grown, about
+    what may be something else, and behind a test of the very value (`if len(result) == 3`).
 
 Why is this bad
     It raises ValueError: somebody added a result, or took one away, and did not come to this caller.
@@ -45,9 +46,16 @@ def check_project(project: Project) -> Iterator[Finding]:
             position, wanted, star = place.value.data
             source = place.operand(0)
             matched = any(user.value.op == "match" for user in source.users)  # a part of a pattern, whatever it is
-            if position != 0 or place.is_tried or matched or place.asked_about(source):
+            if position != 0 or matched or place.asked_about(source) or (place.is_tried and not _is_swallowed(place)):
+                continue
+            if keys := _keys(source):
+                yield _of_dictionary(queries, source, keys)
                 continue
             lengths = _lengths(source)
+            if place.is_tried:
+                if lengths and wanted not in lengths and star < 0 and not _is_partly_known(queries, source):
+                    yield _report(queries, source, lengths, wanted, "warning")
+                continue
             if not lengths and wanted not in (named := _lengths_by_name(queries, source)) and named and star < 0:
                 yield _report(queries, source, named, wanted, "warning")
             if star < 0 and (odd := _given_by_flag(queries, source, wanted)):
@@ -60,6 +68,24 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield _report(queries, source, lengths, wanted, "warning" if is_passed(source) else RULE.severity)
             elif odd := _given_to_any(queries, source, wrong):
                 yield _report(queries, source, odd, wanted, "warning")
+
+
+def _is_swallowed(place: Place) -> bool:
+    """Whether clauses that take any error stand around a place, which take nothing apart themselves: whoever wrote them
+    did not think of this one."""
+    code = place.unit.code
+    handlers = code.blocks[place.value.block].handlers
+    numbers = [n for handler in handlers for n in code.blocks[handler].values]
+    said = {str(code.values[n].data) for n in numbers if code.values[n].op == "caught"}
+    return said <= {"*", "Exception", "BaseException"} and all(code.values[n].op != "unpack" for n in numbers)
+
+
+def _keys(source: Place) -> list[str]:
+    """The keys of what is a dictionary, and nothing else; none of what is not."""
+    objs = source.closed.objs - {NONE_OBJ}
+    if not all(o[0] == "dict" and o[2] is None for o in objs):
+        return []
+    return [str(key) for o in objs for key, _ in o[1]]
 
 
 def _lengths(source: Place) -> list[int]:
@@ -204,6 +230,24 @@ def _attributes(test: Place) -> set[str]:
     return {part.value.data for part in test.parts if part.value.op == "attr"}
 
 
+def _of_dictionary(queries: Queries, source: Place, keys: list[str]) -> Finding:
+    named = ", ".join(f"`{key}`" for key in keys[:3])
+    return RULE.finding(
+        source.unit.path,
+        source.at,
+        f"`{source.text}`{source.where} is a dictionary: what it is taken apart into are its keys ({named})",
+        help="ask it for its values by their keys",
+        related=_given_by(queries, source),
+        context=f"{source.unit.qualname}:{source.text}",
+        severity="warning",
+    )
+
+
+def _given_by(queries: Queries, source: Place) -> list[Related]:
+    units = (unit for unit in queries.targets(source.root) if unit.method is not None)
+    return [Related(u.path, u.method.facts.name_at[0], f"`{u.qualname}` gives it") for u in units if u.method]
+
+
 def _report(queries: Queries, source: Place, lengths: list[int], wanted: int, severity: Severity) -> Finding:
     counted = " or ".join(map(str, lengths))
     return RULE.finding(
@@ -211,11 +255,7 @@ def _report(queries: Queries, source: Place, lengths: list[int], wanted: int, se
         source.at,
         f"`{source.text}`{source.where} has {counted} parts and is taken apart into {wanted}: ValueError",
         help="take as many parts as there are, or give the result the parts that its callers take",
-        related=[
-            Related(unit.path, unit.method.facts.name_at[0], f"`{unit.qualname}` gives it")
-            for unit in queries.targets(source.root)
-            if unit.method is not None
-        ],
+        related=_given_by(queries, source),
         context=f"{source.unit.qualname}:{source.text}",
         severity=severity,
     )
@@ -348,9 +388,45 @@ def update(strategy, manager):
     engines, lock, ports, offsets = ray.get(manager.updatable_engines.remote())  # error: MP130
     return engines, lock, ports, offsets
 """,
+    # a dictionary gives its keys; a clause that takes every error takes this one, too, each time
+    """\
+def measured(strategy):
+    return {"accuracy": strategy.right, "loss": strategy.loss}
+
+
+def overlap(boxes):
+    return boxes.loss, boxes.giou, boxes.iou
+
+
+def report(strategy, boxes):
+    accuracy, loss = measured(strategy)  # error: MP130
+    try:
+        giou, iou = overlap(boxes)  # error: MP130
+    except:
+        giou, iou = 0.0, 0.0
+    return accuracy, loss, giou, iou
+""",
 )
 
 CORRECT = (
+    # both ways are reckoned with
+    """\
+def overlap(boxes):
+    return boxes.loss, boxes.giou, boxes.iou
+
+
+def report(boxes):
+    try:
+        giou, iou = overlap(boxes)
+    except ValueError:
+        _, giou, iou = overlap(boxes)
+    try:
+        giou, iou = overlap(boxes)
+    except Exception:
+        _, giou, iou = overlap(boxes)
+    first, second = {"giou": giou, "iou": iou}.values()
+    return first, second
+""",
     # another method is put into its place
     """\
 from torch import nn
