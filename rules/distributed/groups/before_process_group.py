@@ -6,7 +6,7 @@ What it does
     in a function that always makes them. Silent where a branch of its own stands around one of them (it may ask whether
     there is a group), and where the group is only made if there is none, or by whoever comes first. A warning where
     such a call is a function that gives a constant without a group (`dist.get_rank() if dist.is_initialized() else 0`),
-    or a constructor that keeps what one gives, and the result is used after the group is made.
+    or a constructor that keeps what one gives, and the result is used after the group is made, or sets a seed.
 
 Why is this bad
     The call raises `Default process group has not been initialized`. The group cannot have been made before: a second
@@ -24,6 +24,7 @@ from validator.effects.made_once import is_cached
 from validator.finding import Finding, Related
 from validator.flow.callgraph.spelled_arguments import origins
 from validator.flow.control import comes_after
+from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries, users_of, ways_back
 from validator.flow.queries.outside_program import is_test
@@ -106,7 +107,34 @@ class _Groups:
                 for user in (each.value_at(number) for number in users_of(each.unit).get(each.number, ()))
             ):
                 found[each] = what
+            elif (what := self._seeded_by(each) or self._seeds(each)) and not self._is_seeded_after(making):
+                found[each] = f"{what} for a seed"
         return sorted(found.items(), key=lambda row: row[0].number)
+
+    def _seeding(self, unit: Unit) -> list[Place]:
+        """The calls of a unit that seed a library's random state."""
+        names = frozenset().union(*self.queries.flow.models.seeds.values())
+        calls = (call for call in self.queries.calls_in(unit) if len(call.value.args) > 1)
+        return [call for call in calls if any(o[0] == "ext" and o[1] in names for o in call.operand(0).val.each)]
+
+    def _seeded_by(self, asking: Place) -> str:
+        """What a call asks for whose answer, that of a job of one process, becomes part of a seed."""
+        seeds = (part.number for call in self._seeding(asking.unit) for part in call.operand(1).parts)
+        return self._falls_back(asking) if asking.number in seeds else ""
+
+    def _seeds(self, call: Place) -> str:
+        """The same of a function that is called, which seeds by it."""
+        targets = self.queries.targets(call)
+        asked = self.queries.calls_in(targets[0]) if len(targets) == 1 and call.operand(0).val.of("unit") else ()
+        return next(filter(None, map(self._seeded_by, asked)), "")
+
+    def _is_seeded_after(self, making: Place) -> bool:
+        """Whether the function that makes the group, or one that it calls then, seeds when there is one."""
+        code = making.unit.code
+        calls = self.queries.calls_in(making.unit)
+        later = [c for c in calls if comes_after(code, c.value, c.number, making.value, making.number)]
+        own = self._seeding(making.unit)
+        return any(call in own or any(map(self._seeding, self.queries.targets(call))) for call in later)
 
     def _falls_back(self, call: Place) -> str:
         """What a call asks for of which its function gives a constant where there is no group; empty for others."""
@@ -194,12 +222,28 @@ class _Groups:
 def _is_guarded(call: Place) -> bool:
     """Whether a test around a call asks whether there is a group, or may: it stands in a function of its own."""
     tests = [test for each in call.tests for test in each.sources]
-    return call.is_tried or any(test.value.op == "call" and test.method in _ASKING for test in tests)
+    return call.is_tried or any(test.value.op == "call" and _asks(test, frozenset()) for test in tests)
+
+
+def _asks(call: Place, around: frozenset[Unit]) -> bool:
+    """Whether a call asks if there is a group, itself or by a function that does nothing else."""
+    if call.method in _ASKING:
+        return True
+    site = call.result.sites.get(call.number)
+    units = {target.unit for target in site.targets} if site is not None else set()
+    return bool(units - around) and all(_only_asks(call.flow, unit, around | units) for unit in units - around)
+
+
+def _only_asks(flow: Flow, unit: Unit, around: frozenset[Unit]) -> bool:
+    """Whether a function calls nothing but what asks if there is a group."""
+    calls = [Place(flow, unit, number) for number, value in enumerate(unit.code.values) if value.op == "call"]
+    return bool(calls) and all(_asks(call, around) for call in calls)
 
 
 _FALLBACK = """
 from dataclasses import dataclass, field
 
+import torch
 import torch.distributed as dist
 
 def own_rank():
@@ -208,8 +252,13 @@ def own_rank():
 def is_first():
     return own_rank() == 0
 
+def is_there():
+    if not dist.is_available():
+        return False
+    return dist.is_initialized()
+
 def size():
-    if not dist.is_initialized():
+    if not is_there():
         return 1
     return dist.get_world_size()
 
@@ -223,6 +272,9 @@ class Logger:
     def __init__(self, folder):
         self.folder, self.rank, self.file = folder, own_rank(), None
         self.closed: bool
+
+def seed_all(seed):
+    torch.manual_seed(seed + own_rank())
 
 def setup():
     dist.init_process_group("nccl")
@@ -238,6 +290,9 @@ INCORRECT = [
     _FALLBACK.format(before="config = Config(folder)  # error: MP567", after="train(config)"),
     _FALLBACK.format(before="logger = Logger(folder)  # error: MP567", after="train(logger)"),
     _FALLBACK.format(before="parts = size()  # error: MP567", after="train(folder, parts)"),
+    # the seed tells no rank
+    _FALLBACK.format(before="torch.manual_seed(7 + own_rank())  # error: MP567", after="train(folder)"),
+    _FALLBACK.format(before="seed_all(7)  # error: MP567", after="train(folder)"),
     """
 import torch
 import torch.distributed as dist
@@ -267,6 +322,8 @@ def main(config, distributed):
 CORRECT = [
     _FALLBACK.format(before="print(own_rank(), folder.name())", after="train(Config(folder), Logger(folder), size())"),
     _FALLBACK.format(before="config = Config(folder, 0)", after="train(config, own_rank())"),
+    _FALLBACK.format(before="seed_all(7)", after="seed_all(7)\n    train(folder)"),
+    _FALLBACK.format(before="torch.manual_seed(7)", after="seed_all(own_rank())"),
     _FALLBACK.format(before="logger = Logger(folder)", after="logger.rank = own_rank()"),
     """
 import torch.distributed as dist
