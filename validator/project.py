@@ -156,6 +156,13 @@ class Project:
         found = self._modules_of(importer, name)
         return found[0] if found else External(name)
 
+    def through_folders(self, importer: Module, name: str) -> Module | None:
+        """The module to which a name leads through folders without an `__init__.py` (`import src.util`); None else."""
+        if name.partition(".")[0] not in self.finder.spaces:
+            return None
+        module = self.import_module(importer, name)
+        return module if isinstance(module, Module) else None
+
     def _modules_of(self, importer: Module, name: str) -> list[Module | Unknown | Missing]:
         """What `name` may mean, the likeliest first. Empty: it lies outside the project."""
         known = self._imported.get((importer, name))
@@ -307,14 +314,15 @@ class Project:
         head, *links = path.split(".")
         symbol = self._name(function, head)
         for link in links:
-            symbol = self._attribute(symbol, link, path)
+            symbol = self._attribute(function.module, symbol, link, path)
         return symbol
 
-    def _attribute(self, symbol: Symbol, name: str, path: str) -> Symbol:
+    def _attribute(self, importer: Module, symbol: Symbol, name: str, path: str) -> Symbol:
         if isinstance(symbol, Module):
             return symbol.member(name)
         if isinstance(symbol, External):
-            return External(f"{symbol.path}.{name}")
+            inside = f"{symbol.path}.{name}"
+            return self.through_folders(importer, inside) or External(inside)
         if isinstance(symbol, ClassDef):
             nested = symbol.module.classes.get(f"{symbol.qualname}.{name}")
             return nested or symbol.find(name) or Unknown(path)

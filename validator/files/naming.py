@@ -100,6 +100,8 @@ class Finder:
             while folder not in self.folders and os.path.dirname(folder) != folder:
                 self.folders.add(folder)
                 folder = os.path.dirname(folder)
+        # the names of folders of modules that are no packages
+        self.spaces = frozenset(os.path.basename(folder) for folder in self.folders if not _is_package(folder))
         self._tops: dict[tuple[str, str], tuple[str, ...]] = {}
         self._targets: dict[str, str] = {}  # where what is no file of the run leads: a link to one
         self._spaces: dict[str, dict[str, None]] = {}  # name -> folders above packages that bear it

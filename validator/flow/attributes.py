@@ -63,7 +63,8 @@ def attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
 def _is_settled(at: Evaluation, o: Obj, name: str) -> bool:
     """Whether an attribute of an object is the same whatever the project does."""
     if o[0] == "ext":
-        return f"{o[1]}.{name}" not in at.models.states
+        own = o[1].partition(".")[0] in at.flow.project.finder.spaces  # it is looked up from each file
+        return not own and f"{o[1]}.{name}" not in at.models.states
     return o[0] in _FOREIGN and (o[0] != "made" or len(o) == 2)
 
 
@@ -130,7 +131,8 @@ def _of(at: Evaluation, number: int, o: Obj, name: str, owner: Val) -> Val:
             return UNKNOWN
         if path in at.models.states:
             return Val(UNKNOWN.objs, p=at.flow.get("state", path).p)
-        return obj("ext", path)
+        inside = at.flow.project.through_folders(at.unit.module, path)
+        return obj("module", inside) if inside is not None else obj("ext", path)
     if kind in ("inst", "self"):
         return member_of(at, number, o[1], name, o, exact=kind == "inst")
     if kind == "class":

@@ -254,6 +254,21 @@ def _of_library(call: Call) -> str:
 
 
 INCORRECT: tuple[str, ...] = (
+    # by the whole path, through a folder that is no package
+    """\
+# file: src/sums.py
+def average(value, count):
+    return value / count
+# file: src/hosts.py
+NAMES = ()
+# file: main.py
+import src.hosts
+import src.sums
+
+
+def run(value):
+    return src.sums.average(value, 2, src.hosts.NAMES)  # error: MP121
+""",
     # a keyword that the function in between hands on
     """\
 # file: data.py
