@@ -33,6 +33,8 @@ def check_project(project: Project) -> Iterator[Finding]:
         if line.open or _ASKS & {given.flag.text for given in line.given}:
             continue
         lacking = {_flag(option): option for option in missing(line, parser)}
+        if launch.tells_local_rank:
+            lacking = {flag: option for flag, option in lacking.items() if option.dest != "local_rank"}
         if lacking:
             flags = " and ".join(f"`{flag}`" for flag in lacking)
             yield RULE.finding(
@@ -106,6 +108,25 @@ torchrun --nproc_per_node 8 \\
 )
 
 CORRECT = (
+    # the launcher passes it; what is added under a condition is not required for certain
+    """# file: train.py
+import argparse
+
+
+def options(stage):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--local_rank", type=int, required=True)
+    if stage == "linear":
+        parser.add_argument("--pretrained", required=True)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    print(options("pretrain"))
+# file: run.sh
+python -m torch.distributed.launch --nproc_per_node 8 train.py
+deepspeed train.py
+""",
     _HELPED
     + """# file: run.sh
 torchrun --nproc_per_node 8 -m own.train --pretrain model

@@ -59,6 +59,8 @@ def check_project(project: Project) -> Iterator[Finding]:
 def _is_dropped(call: Place) -> bool:
     """Whether nobody takes what a call gives."""
     unit = call.unit
+    if call.value.op == "part":
+        return False  # the body of the function stands here, and so does what it gives
     ends = any(call.number in block.end[1:2] for block in unit.code.blocks if block.end[0] != "jump")
     return not (call.taken_by or call.number in unit.variables or ends or is_test(unit.path))
 
@@ -290,6 +292,25 @@ class Queue:
 )
 
 CORRECT = (
+    # the body of the helper stands where it is called
+    """
+import torch
+import torch.distributed as dist
+
+class Criterion:
+    def forward(self, outputs, indices):
+        boxes = self._count(indices)
+        found = {}
+        for name in self.losses:
+            found.update(self.loss(name, outputs, boxes))
+        return found
+
+    def _count(self, indices):
+        count = torch.as_tensor([sum(len(each) for each in indices)])
+        if dist.is_initialized():
+            dist.all_reduce(count)
+        return torch.clamp(count / dist.get_world_size(), min=1).item()
+""",
     # how long it takes to gather what was made for that
     """
 import time

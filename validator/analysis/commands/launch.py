@@ -81,6 +81,7 @@ class Launch:
     broken: bool = False
     under_ray: bool = False
     steps_given: bool = False  # whether srun starts it
+    tells_local_rank: bool = False  # whether the launcher, in some release, passes `--local_rank` by itself
     module: Module | None = None
     parser: Parser | None = None
 
@@ -338,12 +339,14 @@ def _started(
     run: Run, engine: str, rest: list[Field], steps: dict[str, Field], under_ray: bool
 ) -> Launch | None:  # fmt: skip
     """The launch that the words behind a launcher are."""
+    module = ""
     while True:
         options, program, is_module, arguments = _options(engine, rest)
         if program is None:
             return None
         if is_module and program.text in _MODULES:
-            engine, rest = _MODULES[program.text], arguments
+            module = program.text
+            engine, rest = _MODULES[module], arguments
             if engine == "accelerate" and rest and rest[0].text == "launch":
                 rest = rest[1:]
             continue
@@ -353,7 +356,11 @@ def _started(
             if program is None:
                 return None
             options = engine_options
-        return _made(run, engine, options, program, is_module, arguments, steps, under_ray)
+        launch = _made(run, engine, options, program, is_module, arguments, steps, under_ray)
+        if launch is not None:
+            silent = launch.launcher_option("use_env", "no_local_rank")
+            launch.tells_local_rank = silent is None and (engine == "deepspeed" or module == "torch.distributed.launch")
+        return launch
 
 
 def _made(

@@ -264,8 +264,9 @@ class Options:
         method = place.method
         if method == "add_argument":
             options = self._added(parser, place, call)
-            # one command requires it, the others do not know it
-            parser.options += [each._replace(required=each.required and not of_command) for each in options]
+            # one command requires it, the others do not know it; so of what is added under a condition
+            always = not (of_command or place.unit.control.deciding(place.value.block) - _loops(place.unit))
+            parser.options += [each._replace(required=each.required and always) for each in options]
         elif method == "add_parser":
             self._take_over(parser, place)
         elif method == "add_subparsers" and (dest := place.argument("dest")) is not None:
@@ -346,6 +347,11 @@ def _above(parsers: dict[Calls, Parser], calls: Calls) -> list[Calls]:
     for each in found:
         found += [parent for parent in parsers[each].parents if parent not in found]
     return found
+
+
+def _loops(unit: Unit) -> set[int]:
+    """The blocks that test whether a loop goes on."""
+    return set(unit.code.loops)
 
 
 def _is_strict(call: Call) -> bool:
