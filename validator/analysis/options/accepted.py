@@ -179,8 +179,10 @@ class Accepted:
                     name = part.value.data
                 elif part.value.op == "item" or _is_get(part):
                     name = part.operand(1).value.data
-                if name is not None:
-                    found.setdefault(str(name), set()).update(texts)
+                stored = (each.value for each in part.users if each.value.op == "store_attr")
+                names = {each.data for each in stored if each.args[1] == part.number}  # `self.x = x`, then `self.x`
+                for each in names if name is None else {name}:
+                    found.setdefault(str(each), set()).update(texts)
         return found
 
     def _compared_in(self, unit: Unit) -> dict[str, set[str]]:
