@@ -67,7 +67,8 @@ def _judged(read: Read, namespaces: Namespaces) -> Verdict:
         return _silent("it is read with a default, or only asked for")
     if {read.name, "*"} & namespaces.written:
         return _silent("code sets that name, or one that is computed, on a namespace")
-    lacking = [h for h in read.held if not _defines(h, read.name)]
+    there = list(_asked_for(read))
+    lacking = [h for h in read.held if not _defines(h, read.name) and all(_defines(h, name) for name in there)]
     if not lacking:
         return _silent("each of them defines it")
     if _excused(read.guards, read.name):
@@ -138,6 +139,20 @@ def _not_followed(project: Project, namespaces: Namespaces, path: str, line: int
 def _defines(held: Held, name: str) -> bool:
     dest = held.below(name)
     return dest in held.parser.dests or dest in held.parser.inner
+
+
+def _asked_for(read: Read) -> Iterator[str]:
+    """The names that surely are there where a read is: `if hasattr(args, "beta1"):` around it lets in no program that
+    lacks this one, and then mostly others, too."""
+    code = read.place.unit.code
+    for branch, way in read.place.unit.control.settled(read.place.value.block):
+        _, number, holds, _ = code.blocks[branch].end
+        test = read.place.value_at(number)
+        parts = [test.value_at(n) for n in test.value.args] if test.unit.connective(number) == "and" else [test]
+        for part in parts if way == holds else ():
+            if part.value.op == "call" and part.method == "hasattr" and len(part.value.args) == 3:
+                name = part.operand(2).value.data
+                yield from [name] if isinstance(name, str) and part.operand(2).value.op == "const" else []
 
 
 def _excused(guards: tuple[Guard, ...], name: str) -> bool:
@@ -466,6 +481,8 @@ def load(model, args):
 def build(model, args):
     if hasattr(args, "initial") and args.initial is not None:
         return load(model, args)
+    if hasattr(args, "first_beta") and args.first_beta is not None:
+        return args.first_beta, args.second_beta
     return model
 
 # file: rl/export.py
