@@ -154,4 +154,32 @@ CORRECT = [
     _program('model.load_state_dict(checkpoint["ema"])'),
     _program("model = DDP(model)\n    " + _LOAD),
     _PLAIN.format(model="model", mark=""),
+    # a folder that is put together of itself
+    """
+import os
+from dataclasses import dataclass
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(8, 8)
+
+@dataclass
+class Config:
+    name: str = "first"
+    folder: str = "out"
+
+    def __post_init__(self):
+        if self.folder is not None:
+            self.folder = os.path.join(self.folder, self.name)
+
+def main(config: Config):
+    model = nn.DataParallel(Net())
+    torch.save({"model": model.state_dict()}, os.path.join(config.folder, "last.pt"))
+    model.load_state_dict(torch.load(os.path.join(config.folder, "last.pt"))["model"])
+
+main(Config())
+""",
 ]

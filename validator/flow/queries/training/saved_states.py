@@ -145,24 +145,27 @@ def _prefix_as_held(model: Place) -> str | None:
     return "" if value.state and all(steps_of(each) <= _HARMLESS for each in value.state) else None
 
 
-def path_of(file: Place) -> Hashable | None:
-    """What tells a file from others: its text, or the names of which it is made; None where nothing does."""
+def path_of(file: Place, above: frozenset[Place] = frozenset()) -> Hashable | None:
+    """What tells a file from others: its text, or the names of which it is made; None where nothing does. `above`: of
+    which it is a part: a path that is put together of itself (`self.path = join(self.path, name)`) tells nothing."""
     found, place = file.root, file.root
     seen = {(place.unit, place.number)}
     while (before := _one_before(place)) is not None and (before.unit, before.number) not in seen:
         seen.add((before.unit, before.number))
         found = place = before
-    value = found.value
+    if found in above:
+        return None
+    value, above = found.value, above | {found}
     if value.op == "const":
         return ("text", value.data) if isinstance(value.data, str) else None
     if value.op == "join":
-        parts = [path_of(found.value_at(number)) for number in value.args]
+        parts = [path_of(found.value_at(number), above) for number in value.args]
         return ("join", *parts) if any(part is not None for part in parts) else None
     if value.op == "binary" and value.data in ("Div", "Add"):
-        left, right = path_of(found.operand(0)), path_of(found.operand(1))
+        left, right = path_of(found.operand(0), above), path_of(found.operand(1), above)
         return ("join", left, right) if right is not None else None
     if value.op == "call" and found.method == "join" and len(value.args) > 2:
-        return ("join", *(path_of(found.value_at(number)) for number in value.args[1:]))
+        return ("join", *(path_of(found.value_at(number), above) for number in value.args[1:]))
     if value.op == "param":
         return ("param", found.unit.module.name, found.hint)
     return ("named", found.hint) if value.op in ("attr", "name", "free") and found.hint else None
