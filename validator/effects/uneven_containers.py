@@ -244,12 +244,12 @@ def _of_ranks(causes: Causes) -> Causes:
 
 
 def _by_first_name(path: Path, aliases: dict[Path, Path]) -> Path:
-    """A path from where the object was made that is stored on the way."""
-    seen = set()
-    while path not in seen:
-        seen.add(path)
-        inner = next((n for n in range(len(path), 1, -1) if path[:n] in aliases), 0)
-        path = (*aliases[path[:inner]], *path[inner:]) if inner else path
+    """A path from where the object was made that is stored on the way. Each name is replaced once: an object may be
+    stored in what it holds itself (`self.model = self.model.module`)."""
+    used: set[Path] = set()
+    while (inner := next((n for n in range(len(path), 1, -1) if path[:n] in aliases and path[:n] not in used), 0)) > 0:
+        used.add(path[:inner])
+        path = (*aliases[path[:inner]], *path[inner:])
     return path
 
 
