@@ -33,6 +33,10 @@ _PARTING = frozenset({"item", "iter", "binary", "unary", "compare", "join", "mor
 # What gives a value on that it is made of, and takes one out of what holds it.
 _HOLDING = frozenset({"phi", "mut", "dict", "list", "tuple", "set", "item", "iter", "next", "unpack"})
 _OUT_OF_TABLES = frozenset({"get", "pop", "values", "items", "setdefault"})
+_CALLS = -1
+
+
+_Step = tuple["Unit", int]  # who gets a value of a unit, by its number; `_CALLS`: who calls the unit
 
 
 class Mention(NamedTuple):
@@ -62,15 +66,15 @@ class Callers:
         self._families: dict[ClassDef, frozenset[ClassDef]] = {}
         self._mentions: dict[str, list[Mention]] = {}
         self._straight: dict[ClassDef, bool] = {}
-        self._going_on: set[tuple[Unit, int]] = set()
+        self._steps: dict[tuple[_Step, bool], tuple[list[Unit], list[_Step]]] = {}
         self.objects = CalledObjects(flow, self)
 
     def of(self, unit: Unit, tests: bool = False) -> tuple[Unit, ...]:
         """The units that may call a unit; what tests do with code that is no test is not how it is used."""
         known = self._known.get((unit, tests))
         if known is None:
-            self._known[unit, tests] = ()  # of a function that gives back what gives it back
-            known = self._known[unit, tests] = tuple(self._found(unit, tests))
+            found = self._reached(unit, tests or is_test(unit.path))
+            known = self._known[unit, tests] = tuple(sorted(found, key=lambda each: each.place))
         return known
 
     def is_spoken_of(self, unit: Unit) -> bool:
@@ -92,40 +96,56 @@ class Callers:
         mention = self.mention(caller, number)
         return mention is not None and self._may_mean(unit, unit.name in _MAKING, mention)
 
-    def _found(self, unit: Unit, tests: bool) -> dict[Unit, None]:
-        tests = tests or is_test(unit.path)
-        mentions = list(self.naming(unit))
-        callers = [m.caller for m in mentions if tests or not is_test(m.caller.path)]
-        for mention in mentions:
-            if mention.kind in ("global", "import", "own"):
-                callers += self._given(mention.caller, mention.number, tests)
+    def _reached(self, unit: Unit, tests: bool) -> dict[Unit, None]:
+        """The callers of a unit, and those who get it handed on and may call it: ways on which it goes round in a
+        circle are gone once."""
+        found: dict[Unit, None] = {}
+        queue: list[_Step] = [(unit, _CALLS)]
+        seen = set(queue)
+        for step in queue:
+            callers, further = self._next(step, tests)
+            found.update(dict.fromkeys(callers))
+            fresh = [each for each in further if each not in seen]
+            seen.update(fresh)
+            queue += fresh
+        return found
+
+    def _next(self, step: _Step, tests: bool) -> tuple[list[Unit], list[_Step]]:
+        known = self._steps.get((step, tests))
+        if known is None:
+            unit, number = step
+            known = self._calling(unit, tests) if number == _CALLS else self._given(unit, number, tests)
+            self._steps[step, tests] = known
+        return known
+
+    def _calling(self, unit: Unit, tests: bool) -> tuple[list[Unit], list[_Step]]:
+        """Who calls a unit by its name, and where it is handed on."""
+        mentions = [each for each in self.naming(unit) if tests or not is_test(each.caller.path)]
+        callers = [mention.caller for mention in mentions]
+        further = [(each.caller, each.number) for each in mentions if each.kind in ("global", "import", "own")]
         if unit.name.startswith("__") and unit.cls is not None:  # `super().__init__()`
             below = (c.methods[unit.name] for c in unit.cls.descendants() if unit.name in c.methods)
             callers += self.flow.units(below)
         if unit.outer is not None and unit.code.kind == "lambda":
             callers.append(unit.outer)
         if unit.outer is not None and _is_given_back(unit.outer, unit):
-            callers += self.of(unit.outer, tests)  # `@register(name)` calls what `register` gives back
-        return dict.fromkeys(sorted(dict.fromkeys(callers), key=lambda each: each.place))
+            further.append((unit.outer, _CALLS))  # `@register(name)` calls what `register` gives back
+        return callers, further
 
-    def _given(self, unit: Unit, number: int, tests: bool) -> Iterator[Unit]:
+    def _given(self, unit: Unit, number: int, tests: bool) -> tuple[list[Unit], list[_Step]]:
         """Who gets a value of a unit that may be called there: the callers of a function that gives it back, and those
         who read the variable of a module, or of the body of a class, in which it is kept, be it in a table."""
         holding = _holding(unit, number)
+        further: list[_Step] = []
         if unit.code.kind == "function" and not holding.isdisjoint(unit.code.returned):
-            yield from self.of(unit, tests)
+            further.append((unit, _CALLS))
         values = unit.code.values
         stores = (values[n] for n in {user for each in holding for user in unit.users.get(each, ())})
-        for name in sorted({str(each.data) for each in stores if each.op in ("store_global", "store_class")}):
-            for reader, place in self._reads(unit, name):
-                key = (reader, place)
-                if key not in self._going_on and (tests or not is_test(reader.path)):
-                    self._going_on.add(key)
-                    yield reader
-                    yield from self._given(reader, place, tests)
-                    self._going_on.discard(key)
+        names = sorted({str(each.data) for each in stores if each.op in ("store_global", "store_class")})
+        reads = [step for name in names for step in self._reads(unit, name) if tests or not is_test(step[0].path)]
+        return [reader for reader, _ in reads], further + reads
 
-    def _reads(self, unit: Unit, name: str) -> Iterator[tuple[Unit, int]]:
+    def _reads(self, unit: Unit, name: str) -> Iterator[_Step]:
         """Where a variable of a module is read, or one of the body of a class as an attribute."""
         inside = unit.code.kind == "class"
         for reader in self.flow.mentions.naming(name):
