@@ -80,26 +80,24 @@ def _trail(whole: Place) -> Iterator[Place]:
 
 
 def _finding(first: Share, second: Share) -> Finding:
-    user = second.user
     among = "all ranks" if axes_of_rank(second.rank) == WHOLE else "the same ranks"
-    return RULE.finding(
-        user.unit.path,
-        user.at,
-        f"`{user.text}`{user.where} shares out among {among} what is the share of a rank already",
-        help="share it out once: by the sampler, or by the data set",
-        related=[Related(first.user.unit.path, first.user.at[0], "shared out here first")],
-        context=f"{user.unit.qualname}:{user.text}",
-    )
+    does = f"shares out among {among} what is the share of a rank already"
+    return _report(second.user, does, "share it out once: by the sampler, or by the data set", first)
 
 
 def _of_length(quotient: Place, share: Share) -> Finding:
+    does = "divides among the ranks what is the length of one rank's share already"
+    return _report(quotient, does, "use the length as it is, or divide that of the whole data set", share)
+
+
+def _report(place: Place, does: str, help: str, first: Share) -> Finding:
     return RULE.finding(
-        quotient.unit.path,
-        quotient.at,
-        f"`{quotient.text}`{quotient.where} divides among the ranks what is the length of one rank's share already",
-        help="use the length as it is, or divide that of the whole data set",
-        related=[Related(share.user.unit.path, share.user.at[0], "shared out here first")],
-        context=f"{quotient.unit.qualname}:{quotient.text}",
+        place.unit.path,
+        place.at,
+        f"`{place.text}`{place.where} {does}",
+        help=help,
+        related=[Related(first.user.unit.path, first.user.at[0], "shared out here first")],
+        context=f"{place.unit.qualname}:{place.text}",
     )
 
 

@@ -134,6 +134,7 @@ class Options:
         self.objects = project.analysis(Objects)
         self.flow = self.queries.flow
         self._classes = ClassParsers(project)
+        self._passed: dict[tuple[Calls, Unit], list[Round]] = {}  # by parser and function that adds options to it
 
     @cached_property
     def parsers(self) -> tuple[Parser, ...]:
@@ -265,7 +266,8 @@ class Options:
         if method == "add_argument":
             options = self._added(parser, place, call)
             # one command requires it, the others do not know it; so of what is added under a condition
-            always = not (of_command or place.unit.control.deciding(place.value.block) - _loops(place.unit))
+            conditions = place.unit.control.deciding(place.value.block).difference(place.unit.code.loops)
+            always = not (of_command or conditions)
             parser.options += [each._replace(required=each.required and always) for each in options]
         elif method == "add_parser":
             self._take_over(parser, place)
@@ -283,9 +285,11 @@ class Options:
         if not call.positional and "**" in spread or "*" in spread:
             parser.why = "an option is added from unpacked arguments"
             return []
-        passed: list[Round] = list(self._passed_with(parser, place.unit)) or [{}]
+        key = (parser.made, place.unit)
+        if key not in self._passed:
+            self._passed[key] = list(self._passed_with(parser, place.unit)) or [{}]
         found: list[Option] = []
-        for options in (options_of(place, call, given) for given in passed):
+        for options in (options_of(place, call, given) for given in self._passed[key]):
             if options is None:
                 parser.why = "the name of an option is computed"
             found += [each for each in options or () if each not in found]
@@ -347,11 +351,6 @@ def _above(parsers: dict[Calls, Parser], calls: Calls) -> list[Calls]:
     for each in found:
         found += [parent for parent in parsers[each].parents if parent not in found]
     return found
-
-
-def _loops(unit: Unit) -> set[int]:
-    """The blocks that test whether a loop goes on."""
-    return set(unit.code.loops)
 
 
 def _is_strict(call: Call) -> bool:

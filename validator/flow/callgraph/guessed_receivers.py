@@ -10,8 +10,9 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from validator.analysis.interfaces.binding import keeps_signature
+from validator.analysis.interfaces.binding import keeps_signature, misfit
 from validator.definitions import ClassDef, Method
+from validator.facts.model import Argument, Call
 from validator.flow.queries.outside_program import is_test
 from validator.models.members import is_telling, of_libraries
 
@@ -46,7 +47,7 @@ class GuessedReceivers:
         found = []
         for method in dict.fromkeys(each for each in family.find_below(name).values() if each is not None):
             unit = self.flow.unit_of(method)
-            if unit is not None and method.is_method and _takes(unit, names):
+            if unit is not None and method.is_method and _takes(method, names):
                 found.append((family, unit))
         return found
 
@@ -97,17 +98,8 @@ class GuessedReceivers:
         return found
 
 
-def _takes(unit: Unit, names: tuple[str | None, ...]) -> bool:
+def _takes(method: Method, names: tuple[str | None, ...]) -> bool:
     """Whether a method takes as many arguments by position, and such keywords, and lacks none."""
-    if "*" in names or "**" in names:
-        return True
-    params = unit.code.params[1:]
-    kinds = {kind for _, kind in params}
-    by_place = [name for name, kind in params if kind in ("pos", "any")]
-    given = sum(name is None for name in names)
-    keywords = {name for name in names if name is not None}
-    known = {name for name, kind in params if kind in ("any", "kw")}
-    if (given > len(by_place) and "*" not in kinds) or (not keywords <= known and "**" not in kinds):
-        return False
-    filled = {*by_place[:given], *keywords, *unit.code.defaults}
-    return all(name in filled for name, kind in params if kind in ("pos", "any", "kw"))
+    at = method.facts.name_at
+    call = Call(method.name, tuple(Argument(name, "other", "", at) for name in names), "", (), at, at)
+    return "*" in names or "**" in names or misfit(method, call) is None

@@ -69,7 +69,7 @@ def guess_units(at: Evaluation, number: int, name: str, arguments: Arguments) ->
     found = []
     for cls, unit in at.flow.guessed.units(name, tuple(keyword for keyword, _ in arguments)):
         positional, keywords = told_apart(unit, [obj("self", cls)], arguments, NO_SPREADS)
-        found.append(Target(unit, tuple(sorted(bind(at, unit, positional, keywords).items(), key=lambda r: r[0]))))
+        found.append(Target.of(unit, bind(at, unit, positional, keywords)))
     if found:
         note(at, number, Site((), (), guessed=tuple(found)))
 
@@ -84,7 +84,7 @@ def run(
     if unit.code.is_generator:
         held = tuple(sorted(((i, v) for i, v in bindings.items()), key=lambda r: r[0]))
         return Val(frozenset({("generator", unit, held)}))
-    note(at, number, Site((Target(unit, tuple(sorted(bindings.items(), key=lambda r: r[0]))),), ()))
+    note(at, number, Site((Target.of(unit, bindings),), ()))
     return _returned(at, number, unit, bindings, shift)
 
 

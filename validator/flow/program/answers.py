@@ -24,6 +24,10 @@ class Target(NamedTuple):
     unit: Unit
     bindings: tuple[tuple[int, Val], ...]
 
+    @classmethod
+    def of(cls, unit: Unit, bindings: dict[int, Val]) -> Target:
+        return cls(unit, tuple(sorted(bindings.items(), key=lambda row: row[0])))
+
     def argument(self, position: int) -> Val | None:
         return next((value for index, value in self.bindings if index == position), None)
 
@@ -71,7 +75,7 @@ def _merged(some: tuple[Target, ...], more: tuple[Target, ...]) -> tuple[Target,
         known = targets.setdefault(target.unit, {})
         for index, value in target.bindings:
             known[index] = join2(known[index], value) if index in known else value
-    return tuple(Target(unit, tuple(sorted(rows.items(), key=lambda r: r[0]))) for unit, rows in targets.items())
+    return tuple(Target.of(unit, rows) for unit, rows in targets.items())
 
 
 class Result(NamedTuple):
