@@ -311,6 +311,8 @@ class Usage:
     def _is_taken(self, user: Unit, number: int) -> bool:
         """Whether what is defined or imported here, decorated or not, is more than given its name."""
         values = user.code.values
+        if any(block.end[0] != "jump" and block.end[1] == number for block in user.code.blocks):
+            return True  # it is given back, tested or raised
         trials = self._trials(user)
         users = [n for n in user.users.get(number) if values[n].op not in _NAMED and values[n].block not in trials]
         return any(values[each].data != _DECORATING or self._is_taken(user, each) for each in users)
@@ -361,9 +363,10 @@ def _may_give(o: Obj, cls: ClassDef) -> bool:
 
 
 def _may_be_of(own: ClassDef, cls: ClassDef | None) -> bool:
-    """Whether an object of a class, or of one below it, may have what another class gives."""
-    below = (own, *own.descendants())
-    return cls in {above for each in below for above in (each, *each.mro)}
+    """Whether an object of a class, or of one below it, may have what another class gives: by inheritance, or by
+    `__getattr__`, which may ask any object."""
+    above = {each for below in (own, *own.descendants()) for each in (below, *below.mro)}
+    return cls in above or any(name in each.methods for each in above for name in ("__getattr__", "__getattribute__"))
 
 
 def _is_asked_of_itself(asking: Method | None, unit: Unit) -> bool:

@@ -254,6 +254,43 @@ def _of_library(call: Call) -> str:
 
 
 INCORRECT: tuple[str, ...] = (
+    # a network that is kept under a name which libraries have too; a class that a function makes and gives back
+    """\
+# file: models.py
+from torch import nn
+
+
+def pad(values, group, indices):
+    return values, group, indices
+
+
+def critic(base):
+    class Critic(base):
+        def forward(self, values, mask):
+            return pad(values, mask)  # error: MP121
+
+    return Critic
+
+
+class Actor(nn.Module):
+    def forward(self, tokens, mask, return_output=False):
+        return (tokens, mask) if return_output else tokens
+# file: train.py
+from models import Actor, critic
+
+
+class Trainer:
+    def __init__(self):
+        self.actor = Actor()
+
+    def step(self, tokens, mask):
+        return self.actor(tokens, attention_mask=mask)  # error: MP121
+
+
+if __name__ == "__main__":
+    Trainer().step([1], [1])
+    critic(Actor)()([1], [1])
+""",
     # by the whole path, through a folder that is no package
     """\
 # file: src/sums.py

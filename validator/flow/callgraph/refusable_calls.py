@@ -20,12 +20,13 @@ class Suspects:
         self.project = project
         self._signatures = _signatures(project)
         self._guessed = project.analysis(Flow).guessed
+        self._held = self._guessed.held.union(project.analysis(Flow).stores.written)  # `self.model(x)`
         self._known: dict[tuple[str, tuple[str | None, ...], bool], bool] = {}
 
     def may_refuse(self, function: Method, call: Call, partial: bool) -> bool:
         """Whether something that the call may reach refuses it, by the names alone."""
         name = call.method
-        if call.target == name and name in function.facts.bound or name in self._guessed.held:
+        if call.target == name and name in function.facts.bound or name in self._held:
             return True
         key = (name, tuple([argument.keyword for argument in call.args]), partial)
         if key not in self._known:
