@@ -32,7 +32,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     for read in namespaces.reads:
         if (
             read.how != "default"
-            or {read.name, "*"} & namespaces.written
+            or namespaces.is_written(read.held, read.name)
             or any(h.parser.open or h.parser in namespaces.filled for h in read.held)
         ):
             continue

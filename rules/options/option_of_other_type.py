@@ -52,7 +52,9 @@ def _of_namespaces(namespaces: Namespaces) -> Iterator[Finding]:
     for read in namespaces.reads:
         options = [held.parser.option(held.below(read.name)) for held in read.held]
         told = [option for option in options if option is not None]
-        anew = {read.name, "*"} & namespaces.written or any(held.parser in namespaces.filled for held in read.held)
+        anew = namespaces.is_written(read.held, read.name) or any(
+            held.parser in namespaces.filled for held in read.held
+        )
         if read.how != "attribute" or anew or not told or len(told) < len(options):
             continue
         given = {_given(option) for option in told}
@@ -73,7 +75,9 @@ def _letter_by_letter(namespaces: Namespaces) -> Iterator[Finding]:
     for unit in namespaces.queries.of_program() if rows else ():
         for place in namespaces.queries.values(unit, "iter"):
             for read in _reads_behind(place, namespaces):
-                anew = {read.name, "*"} & namespaces.written or any(h.parser in namespaces.filled for h in read.held)
+                anew = namespaces.is_written(read.held, read.name) or any(
+                    h.parser in namespaces.filled for h in read.held
+                )
                 options = [held.parser.option(held.below(read.name)) for held in read.held if not anew]
                 for option in options:
                     if option is not None and rows.pop((option.path, option.at), None) is not None:

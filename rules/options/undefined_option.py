@@ -30,6 +30,7 @@ from validator.analysis.options.parsers import Parser
 from validator.errors import nearest
 from validator.facts.model import Guard
 from validator.finding import Finding, Related
+from validator.flow.queries.outside_program import is_test
 from validator.project import Project
 from validator.rule import Rule
 
@@ -65,8 +66,10 @@ def check_project(project: Project) -> Iterator[Finding]:
 def _judged(read: Read, namespaces: Namespaces) -> Verdict:
     if read.how != "attribute":
         return _silent("it is read with a default, or only asked for")
-    if {read.name, "*"} & namespaces.written:
+    if namespaces.is_written(read.held, read.name):
         return _silent("code sets that name, or one that is computed, on a namespace")
+    if any(is_test(h.parser.function.path) for h in read.held):
+        return _silent("it is of a test, whose calls are not followed to where options are added")
     there = list(_asked_for(read))
     lacking = [h for h in read.held if not _defines(h, read.name) and all(_defines(h, name) for name in there)]
     if not lacking:
@@ -176,7 +179,7 @@ def _decided(read: Read, held: Held, namespaces: Namespaces) -> bool:
     """Whether the read depends on what is no option of the parser, but what code writes: `args.deepspeed = False`."""
     tested = re.compile(rf"\b{re.escape(read.receiver)}\.(\w+)")
     names = {name for guard in read.guards if guard.kind == "if" for name in tested.findall(guard.text)}
-    return any(name in namespaces.written and not _defines(held, name) for name in names)
+    return any(namespaces.is_written(frozenset({held}), name) and not _defines(held, name) for name in names)
 
 
 def _report(read: Read, lacking: list[Held], everywhere: bool) -> Finding:
@@ -203,6 +206,25 @@ def _names(parsers: list[Parser]) -> str:
 
 
 INCORRECT = (
+    # another program of the project fills its own options from a file
+    """# file: evaluate.py
+import argparse
+import json
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--config")
+args = parser.parse_args()
+for name, value in json.load(open(args.config)).items():
+    setattr(args, name, value)
+print(args.learning_rate)
+# file: train.py
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr")
+args = parser.parse_args()
+print(args.learning_rate)  # error: MP301
+""",
     # which rank it is decides nothing about the program
     """# file: common.py
 import os

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from validator.analysis.commands.programs import Programs
 from validator.analysis.options.name_tables import NameTables
-from validator.analysis.options.namespaces import Namespaces
+from validator.analysis.options.namespaces import Held, Namespaces
 from validator.analysis.options.parsers import Parser
 from validator.errors import nearest
 from validator.finding import Related
@@ -110,10 +110,11 @@ class Accepted:
     def options(self) -> dict[tuple[Parser, str], list[Asked]]:
         """By parser and destination where the values of an option come to."""
         found: dict[tuple[Parser, str], list[Asked]] = {}
-        written = self.namespaces.written
         for asked in self._all:
             for parser, name in self._option(asked.origin.place):
-                if name not in written and "*" not in written and self._is_of_program(asked, parser.module):
+                if not self.namespaces.is_written(frozenset({Held(parser, "")}), name) and self._is_of_program(
+                    asked, parser.module
+                ):
                     found.setdefault((parser, name), []).append(asked)
         return found
 

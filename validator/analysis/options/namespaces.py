@@ -22,6 +22,7 @@ from validator.flow.literals import UNKNOWN
 from validator.flow.objects import Objects
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.values import TOP
 from validator.project import ClassDef, Method, Project
 
 _NAMESPACE_MEMBERS = re.compile(r"^(__\w+__|_get_kwargs|_get_args)$")
@@ -32,6 +33,7 @@ _SHOWS = frozenset({
 })  # fmt: skip
 _READS_LITTLE = frozenset({"deepspeed.initialize", "deepspeed.init_inference", "deepspeed.add_config_arguments"})
 _ASKING = frozenset({"getattr", "hasattr"})
+_KEEPING = ("store_attr", "store_item", "store_global", "store_free", "tuple", "list", "dict", "yield")
 
 
 class Held(NamedTuple):
@@ -244,20 +246,50 @@ class Namespaces:
     @cached_property
     def written(self) -> frozenset[str]:
         """Names that code adds to namespaces: `args.x = …`, `setattr(args, "x", …)`. `*` where the name is computed."""
-        found: set[str] = set()
-        for function in self.project.functions():
-            stores = (ref.path.rpartition(".") for ref in function.facts.refs if ref.context == "store")
-            found.update(name for owner, _, name in stores if owner.rpartition(".")[2] in self._holders)
+        return frozenset(name for name, _ in self._writes)
+
+    def is_written(self, held: Namespaced, name: str) -> bool:
+        """Whether code adds a name, or one that it computes, to one of some namespaces, or to what may be one of those
+        that are kept somewhere or given to what is not followed."""
+        parsers: set[Parser | None] = {h.parser for h in held}
+        if not self._kept.isdisjoint(parsers):
+            parsers.add(None)
+        return any((each, parser) in self._writes for each in (name, "*") for parser in parsers)
+
+    @cached_property
+    def _kept(self) -> frozenset[Parser]:
+        """The parsers whose namespaces may come to places to which they are not followed."""
+        held = set(self.handed_on)
         for unit in self._units:
+            for place in self.queries.values(unit, *_KEEPING):
+                held.update(*(self.held(place.value_at(number)) for number in place.value.args if number >= 0))
+        return frozenset(each.parser for each in held)
+
+    @cached_property
+    def _writes(self) -> frozenset[tuple[str, Parser | None]]:
+        """Each name that is added, with the parser to whose namespace; none where it may be that of any."""
+        found: set[tuple[str, Parser | None]] = set()
+        for name, owner in self._stores():
+            held = self.held(owner)
+            objs = owner.closed.objs
+            if held or not objs or TOP in objs:
+                found.update((name, h.parser) for h in held)
+                found.update([] if held else [(name, None)])
+        return frozenset(found)
+
+    def _stores(self) -> Iterator[tuple[str, Place]]:
+        """What may be added to a namespace, with what it is added to: something that is one, or is called as one."""
+        for unit in dict.fromkeys((*self._units, *self.flow.mentions.units(*self._holders))):
             for place in self.queries.values(unit, "store_attr"):
-                found.update([place.value.data] if self.held(place.operand(0)) else ())
+                kept = place.operand(0)
+                if kept.called in self._holders or self.held(kept):
+                    yield str(place.value.data), kept
         for place in self.queries.named_anywhere("setattr", "update"):
             given = place.operand(1) if len(place.value.args) == 4 else None
             owner = self.shown(place) if place.method == "update" else given
             if owner is not None and (owner.called in self._holders or self.held(owner)):
                 name = place.operand(2).val.constant() if place.method == "setattr" else None
-                found.add(name if isinstance(name, str) else "*")
-        return frozenset(found)
+                yield name if isinstance(name, str) else "*", owner
 
     @cached_property
     def filled(self) -> frozenset[Parser]:

@@ -106,8 +106,8 @@ class Spread:
                 return frozenset()
             kept |= annotated(cls)
             had |= annotated(was)
-        written = after.project.analysis(Namespaces).written if held else frozenset()
-        return frozenset(had - kept - written) if "*" not in written else frozenset()
+        namespaces = after.project.analysis(Namespaces)
+        return frozenset(name for name in had - kept if not namespaces.is_written(held, name))
 
     def _lost(self, old: Occurrence, place: Place) -> Lost:
         renamed = self.names.renamed(old)
