@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from validator.definitions import Module
 from validator.definitions import Value as Variable
-from validator.flow.values import UNKNOWN, Val, bare, obj, sequence
+from validator.flow.values import BOTTOM, UNKNOWN, Val, bare, obj, sequence
 from validator.ir import Value
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def filled(unit: Unit) -> list[Filled]:
     values, found = unit.code.values, []
     growing = {n for n, v in enumerate(values) if v.op == "attr" and v.data in GROWING}
     for value in values:
-        if value.op == "store_item":
+        if value.op == "store_item" and not unit.is_augmented(value):
             owner, key, added = value.args
             found.append(_into(unit, owner, added, False, (key,)))
         elif value.op == "call" and len(value.args) > 1 and value.args[0] in growing:
@@ -100,10 +100,11 @@ def _is_listed(unit: Unit, number: int) -> bool:
 
 
 def _keyed(at: Evaluation, key: int, content: Val) -> Val:
-    """A container that has something under a key; of a number nobody knows whether it is a place in a list."""
+    """A container that has something under a key, and whatever else where it was made (`BOTTOM`); of a number nobody
+    knows whether it is a place in a list."""
     constant = at.vals[key].constant()
     if isinstance(constant, str):
-        return obj("dict", ((constant, content),), None)
+        return obj("dict", ((constant, content),), BOTTOM)
     if isinstance(constant, int):
         return Val(sequence(content).objs | obj("dict", (), content).objs)
     return obj("dict", (), content)

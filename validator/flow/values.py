@@ -10,7 +10,8 @@ Objects are tuples whose first element says what they are:
 | `("bound", unit, value)` | a method with its receiver |
 | `("ext", dotted)` | something outside the project; `("made", dotted)`: what calling it gives |
 | `("made", dotted, unit)` | a namespace that the code of this unit makes, on which the program sets attributes |
-| `("tuple", values)` | a tuple or list of known length; `("seq", value)`: of any length; `("dict", items, rest)` |
+| `("tuple", values)` | a tuple or list of known length; `("seq", value)`: of any length |
+| `("dict", items, rest)` | a dictionary; `rest`: what other keys have; None: there are none; `BOTTOM`: nobody knows |
 | `("group", axes, ranks, backend)` | a process group; `"several"`: one of several, `"every"`: these fill the job |
 | `("mesh", dimensions, whole)` | a device mesh, dimensions None where not known; whether it holds all that were made |
 | `("size", group)` | how many ranks a group (a value) has; `("counted", group)`: beside a list, that it is as long |
@@ -426,8 +427,10 @@ def _merged(same: list[Obj]) -> Obj:
         return ("partial", join(o[1] for o in same), given, _rows([o[3] for o in same]))
     if kind == "generator":
         return ("generator", same[0][1], _rows([o[2] for o in same]))
-    rests = [o[2] for o in same if o[2] is not None]
-    return ("dict", _rows([o[1] for o in same]), join(rests) if rests else None)
+    rests = {o[2] for o in same}
+    known = rests - {BOTTOM} or rests  # of what is only put into it another one tells what else it holds
+    rest = None if known == {None} else join(each for each in known if each is not None)
+    return ("dict", _rows([o[1] for o in same]), rest)
 
 
 def _rows(several: list[tuple[tuple[Any, Val], ...]]) -> tuple[tuple[Any, Val], ...]:

@@ -2,9 +2,12 @@
 
 What it does
     Follows what is asked by a literal key (`result["loss"]`, `batch["labels"]`) to the dictionaries that it may be:
-    what functions of the project return, and the batches that a data loader puts together of the samples of a data set
-    or with its `collate_fn`. Reported where none of them has the key. Silent where one may have it or is not known,
-    where keys may be added on the way, behind a test of the key, and where a KeyError is caught.
+    what functions of the project return, the batches that a data loader puts together of the samples of a data set
+    or with its `collate_fn`, and whatever dictionary of the project else: in variables, attributes, lists, arguments.
+    Reported where none of them has the key; of those that somebody else may have under another name, and add keys to,
+    a warning, and only where nothing in the project puts that key anywhere, nor has a text that could be one. Silent
+    where one may have it or is not known, where keys may be added on the way, behind a test of the key, and where a
+    KeyError is caught.
 
 Why is this bad
     It raises KeyError, when the line runs: somebody renamed a key, or dropped it, and did not come to this reader.
@@ -17,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.options.result_keys import keys_without
+from validator.analysis.options.result_keys import is_made_here, keys_without
 from validator.errors import nearest
 from validator.finding import Finding
 from validator.flow.objects import is_passed
@@ -35,10 +38,10 @@ def check_project(project: Project) -> Iterator[Finding]:
         for place in queries.values(unit, "item") if not is_aside(unit.path) else ():
             key = place.operand(1).val.constant()
             if isinstance(key, str) and (keys := keys_without(queries, place, key)):
-                yield _report(place, place.operand(0), key, keys)
+                yield _report(place, place.operand(0), key, keys, is_made_here(queries, place.operand(0)))
 
 
-def _report(place: Place, owner: Place, key: str, keys: set[str]) -> Finding:
+def _report(place: Place, owner: Place, key: str, keys: set[str], is_alone: bool) -> Finding:
     listed = ", ".join(f"{each!r}" for each in sorted(keys)[:6]) + (", …" if len(keys) > 6 else "")
     return RULE.finding(
         place.unit.path,
@@ -46,11 +49,43 @@ def _report(place: Place, owner: Place, key: str, keys: set[str]) -> Finding:
         f"`{owner.text}`{place.where} has no key {key!r}: KeyError. It has {listed}",
         help=f"read a key that is there{nearest(key, sorted(keys))}",
         context=f"{place.unit.qualname}:{owner.text}:{key}",
-        severity="warning" if is_passed(owner) else "error",
+        severity="error" if is_alone and not is_passed(owner) else "warning",
     )
 
 
 INCORRECT = [
+    # dictionaries that are kept, gathered, grown and passed on
+    """
+import copy
+
+class Metrics:
+    def __init__(self):
+        self.sums = {"loss": 0.0, "tokens": 0}
+
+    def add(self, loss):
+        self.sums["losses"] += loss  # error: MP146
+        return copy.deepcopy(self.sums)["token"]  # error: MP146
+
+def rows(texts):
+    found = []
+    for text in texts:
+        found.append({"text": text, "length": len(text)})
+    return [row["len"] for row in found]  # error: MP146
+
+def train(steps):
+    logs = dict(loss=0.0)
+    logs.update(step=steps)
+    logs.setdefault("lr", 1e-3)
+    report(logs)
+
+def report(logs):
+    print(logs["loss"], logs["lr"], logs["learning_rate"])  # error: MP146
+
+if __name__ == "__main__":
+    Metrics().add(1.0)
+    rows(["a"])
+    train(3)
+""",
     """
 def metrics(loss):
     return {"loss": loss, "steps": 1}
@@ -96,6 +131,27 @@ main()
 ]
 
 CORRECT = [
+    # who has the dictionary under another name puts the key, or one that is computed
+    """
+class Metrics:
+    def __init__(self, names):
+        self.sums = {"loss": 0.0}
+        for name in names:
+            self.sums.setdefault(name, 0.0)
+        self.last = {"loss": 0.0}
+        begin(self)
+
+    def add(self):
+        return self.sums["tokens"] + self.last["steps"]
+
+def begin(metrics):
+    kept = [metrics.last]
+    for each in kept:
+        each["steps"] = 0
+
+if __name__ == "__main__":
+    Metrics(["tokens"]).add()
+""",
     """
 def metrics(loss):
     return {"loss": loss}

@@ -65,6 +65,12 @@ class DictionaryKeys:
         """Whether the project has a key anywhere but where it is read: it may be put there, by whatever way."""
         return key in self._told or any(key.startswith(start) and key.endswith(end) for start, end in self._formed)
 
+    def may_be_put(self, key: str) -> bool:
+        """Whether code may put a key into some dictionary: it does so, or the project has a text for it, or forms one,
+        besides those by which dictionaries are asked."""
+        formed = any(key.startswith(start) and key.endswith(end) for start, end in self._formed)
+        return formed or key in self._makers or key in self._spelled
+
     @cached_property
     def unput(self) -> tuple[Unput, ...]:
         """What is read of any dictionary by a key of several words that nothing in the project puts or spells, while
@@ -113,6 +119,10 @@ class DictionaryKeys:
     @cached_property
     def _read(self) -> frozenset[str]:
         return frozenset(key for unit in self._units for key in _keys_read(unit))
+
+    @cached_property
+    def _spelled(self) -> frozenset[str]:
+        return frozenset(text for unit in self._units if not is_test(unit.path) for text in _spelled(unit))
 
     @cached_property
     def _told(self) -> frozenset[str]:
@@ -177,7 +187,7 @@ def _put(unit: Unit) -> Iterator[str]:
     for number, value in enumerate(values):
         if value.op == "dict":
             yield from _keys(unit, number)
-        elif value.op == "store_item":
+        elif value.op == "store_item" and not unit.is_augmented(value):
             yield _text(values[value.args[1]])
         elif value.op == "call" and values[value.args[0]].data in ("dict", "update"):
             yield from (name for name in value.data.names if name)
@@ -211,12 +221,9 @@ def _read_by_path(unit: Unit) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 def _told(unit: Unit) -> Iterator[str]:
     """What a function names: texts other than the keys that it reads, attributes, parameters and keywords."""
-    values = unit.code.values
-    read = {each for value in values for each in _read(values, value)}
-    for number, value in enumerate(values):
-        if value.op == "const" and number not in read and isinstance(value.data, str) and len(value.data) <= _MANY:
-            yield from _WORDS.findall(value.data)
-        elif value.op in ("attr", "store_attr", "name"):
+    yield from _spelled(unit)
+    for value in unit.code.values:
+        if value.op in ("attr", "store_attr", "name"):
             yield value.data
         elif value.op == "param":
             yield value.data[1]
@@ -224,6 +231,16 @@ def _told(unit: Unit) -> Iterator[str]:
             yield from (name for name in value.data.names if name)
     yield from unit.code.definitions
     yield from unit.qualname.split(".")
+
+
+def _spelled(unit: Unit) -> Iterator[str]:
+    """The words of a function's texts, but for the keys that it reads and what is long enough for a description."""
+    values = unit.code.values
+    read = {each for value in values for each in _read(values, value)}
+    read |= {value.args[1] for value in values if value.op == "store_item" and unit.is_augmented(value)}
+    for number, value in enumerate(values):
+        if value.op == "const" and number not in read and isinstance(value.data, str) and len(value.data) <= _MANY:
+            yield from _WORDS.findall(value.data)
 
 
 def _read(values: list[Value], value: Value) -> tuple[int, ...]:

@@ -1,27 +1,34 @@
-"""Which keys the dictionaries have that functions of the project return, and loaders make of samples."""
+"""Which keys the dictionaries have that the project makes, and loaders make of samples."""
 
 from __future__ import annotations
 
+from validator.analysis.options.dictionary_keys import DictionaryKeys
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.ranks.rank_shares import within
 from validator.flow.values import NONE_OBJ
 
 _LOADER = "torch.utils.data.DataLoader"
-_READING = frozenset({"get", "keys", "values", "items", "copy", "pop"})
+_FOLLOWED = frozenset({"get", "keys", "values", "items", "copy", "pop", "popitem", "clear", "update", "setdefault"})
 
 
 def keys_without(queries: Queries, place: Place, key: str) -> set[str]:
     """The keys of all dictionaries that are asked at a place for one that none of them has; empty where one may have
     it."""
     owner = place.operand(0)
-    if not _is_made_here(queries, owner.root) or _is_expected(place, key) or _is_changed(owner):
+    if _is_expected(place, key) or _is_changed(owner):
         return set()
     keys = _keys(owner)
-    return keys if key not in keys else set()
+    return keys if key not in keys and (is_made_here(queries, owner) or not _is_put(queries, key)) else set()
 
 
-def _is_made_here(queries: Queries, owner: Place) -> bool:
+def _is_put(queries: Queries, key: str) -> bool:
+    """Whether somebody who has the dictionary under another name may put the key into it."""
+    return queries.project.analysis(DictionaryKeys).may_be_put(key)
+
+
+def is_made_here(queries: Queries, owner: Place) -> bool:
     """Whether a value is just what a call gave, or a batch of a loader: nobody else has it, who may have added keys."""
+    owner = owner.root
     if owner.value.op == "call":
         return bool(queries.targets(owner)) and not any(o[0] == "class" for o in owner.operand(0).closed.each)
     if owner.value.op == "unpack" and owner.value.data[0] == 1:
@@ -39,11 +46,11 @@ def _is_expected(place: Place, key: str) -> bool:
 
 
 def _is_changed(owner: Place) -> bool:
-    """Whether a method that may add keys was called on a dictionary on its way here."""
+    """Whether a method that may add keys, and is not followed, was called on a dictionary on its way here."""
     place = owner
     while place.value.op == "mut":
         call = place.operand(1)
-        if call.value.op == "call" and place.value.data == -1 and call.method not in _READING:
+        if call.value.op == "call" and place.value.data == -1 and call.method not in _FOLLOWED:
             return True
         place = place.operand(0)
     return False

@@ -14,9 +14,12 @@ from validator.flow.values import (
     UNKNOWN,
     Val,
     beside,
+    const,
     dictionary_of,
     elements,
+    entries,
     is_text,
+    join,
     join2,
     obj,
     sequence,
@@ -28,11 +31,14 @@ if TYPE_CHECKING:
     from validator.flow.calls.in_hand import Call
 
 _OF_SETS = frozenset({"add", "update"})  # of what is no dictionary
+_COMPUTED = ()  # a key that is neither a text nor a number
 _OF_TORCH = Row("", draws="torch")  # what draws from PyTorch's own generator
 
 
 def growth(name: str, arguments: Arguments) -> Callable[[Val], Val] | None:
     """Lists that grow hold what they are given; on which ways they do is seen where the ways meet."""
+    if name == "setdefault" and arguments:
+        return lambda before: _defaulted(before, arguments)
     if name not in GROWING or not arguments:
         return None
     added = arguments[-1][1]
@@ -61,6 +67,18 @@ def _updated(before: Val, arguments: Arguments) -> Val:
         return NOT_YET
     added = [(None if name in (None, "**") else name, value) for name, value in arguments]
     made = dictionary_of([(None, before), *added])
+    return Val(made.objs, before.v, before.n, before.p, before.state)
+
+
+def _defaulted(before: Val, arguments: Arguments) -> Val:
+    """A dictionary with a key that `setdefault` puts where it is not there yet."""
+    if any(value is NOT_YET for _, value in arguments):
+        return NOT_YET
+    if not before.objs or any(o[0] != "dict" for o in before.each):
+        return before
+    key, value = arguments[0][1].constant(), arguments[1][1] if len(arguments) > 1 else const(None)
+    found = [each for o in before.of("dict") for each in entries(o, arguments[0][1])]
+    made = dictionary_of([(None, before), (key if isinstance(key, str | int) else _COMPUTED, join([*found, value]))])
     return Val(made.objs, before.v, before.n, before.p, before.state)
 
 

@@ -20,6 +20,8 @@ from validator.ir import Code, Value
 from validator.ir.model import RawAt, shared
 from validator.models import models
 
+_WRITTEN_ALIKE = frozenset({"attr", "item", "const", "name", "free"})
+
 
 class Users:
     """By value the values of a unit that have it as an operand: one row of numbers, and where each value's begin."""
@@ -211,6 +213,21 @@ class Unit:
         rows += [(row.name, row.owner) for row in self.filled if isinstance(row.owner, int)]
         own = self.cls is not None and self.method is not None and not self.method.facts.is_classmethod
         return frozenset(name for name, owner in rows if not own or not self.is_receiver(owner))
+
+    def is_augmented(self, value: Value) -> bool:
+        """Whether what is stored under a key is made of what was there: `rows[key] += 1` puts no key."""
+        values = self.code.values
+        made = values[value.args[2]]
+        old = values[made.args[0]] if made.op == "binary" else made
+        return old.op == "item" and all(self._is_same(*pair) for pair in zip(old.args, value.args, strict=False))
+
+    def _is_same(self, one: int, other: int) -> bool:
+        """Whether two values are one, or are written alike: attributes, items and constants."""
+        one, other = self.root(one), self.root(other)
+        a, b = self.code.values[one], self.code.values[other]
+        if one == other or a.op != b.op or a.data != b.data or len(a.args) != len(b.args):
+            return one == other
+        return a.op in _WRITTEN_ALIKE and all(map(self._is_same, a.args, b.args))
 
     @cached_property
     def users(self) -> Users:

@@ -35,10 +35,12 @@ def changed(at: Evaluation, number: int, value: Instruction) -> Val:
 def store_item(at: Evaluation, number: int, value: Instruction) -> Val:
     """`container[key] = stored`: what becomes of the container is noted."""
     _owner, key, stored = map(at.operand, value.args)
+    is_there = at.unit.is_augmented(value)
 
     def change(before: Val) -> Val:
         constant = key.constant()
-        objs: set[Obj] = {_with_item(o, constant, stored, before) for o in before.each}
+        kept = {o for o in before.each if is_there and o[0] == "dict" and o[2] is None and constant not in dict(o[1])}
+        objs: set[Obj] = kept | {_with_item(o, constant, stored, before) for o in before.each if o not in kept}
         if before.of("dict") and (apart := only(key.v, "rank", "member", "param")):
             objs.add(unordered("keys", apart))
         if isinstance(constant, str) and not is_dictionary(before):  # under a text only mappings hold something
