@@ -1,4 +1,4 @@
-"""Reads the signatures of libraries off their releases, and prints the table that MP124 and MP154 ask.
+"""Reads the signatures of libraries off their releases, and prints the table that MP150 and MP154 ask.
 
     python -m tests.library_releases transformers WHEELS > validator/models/signatures/transformers.toml
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import ast
 import io
+import itertools
 import re
 import sys
 import tarfile
@@ -104,7 +105,7 @@ class Release:
     def parameters(self, node: ast.ClassDef | ast.FunctionDef) -> list[Parameter] | None:
         """What calling it takes; None where that cannot be told."""
         if isinstance(node, ast.FunctionDef):
-            return None if node.decorator_list else _of_arguments(node.args)
+            return None if node.decorator_list else of_arguments(node.args)
         line = self.above(node)
         for each in line:
             if isinstance(each, str):
@@ -112,8 +113,8 @@ class Release:
             if _defines(each, "__new__"):
                 return None
             if (method := _defines(each, "__init__")) is not None:
-                return _also(_of_arguments(method.args)[1:], method)
-            if _is_dataclass(each):
+                return _also(of_arguments(method.args)[1:], method)
+            if is_dataclass(each):
                 return self._fields(line)
         return []
 
@@ -125,8 +126,8 @@ class Release:
                 if cls not in _LISTED:
                     return None
                 found[_LISTED[cls]] = Parameter(_LISTED[cls], True, False)
-            elif _is_dataclass(cls):
-                found.update((each.name, each) for each in _own_fields(cls))
+            elif is_dataclass(cls):
+                found.update((each.name, each) for each in fields_of(cls))
         return list(found.values())
 
     def own_calls(self, node: ast.ClassDef) -> Iterator[tuple[str, str, str]]:
@@ -192,18 +193,25 @@ def _texts(archive: Path) -> Iterator[tuple[str, str]]:
 
 
 def _defines(cls: ast.ClassDef, name: str) -> ast.FunctionDef | None:
-    return next((each for each in cls.body if isinstance(each, ast.FunctionDef) and each.name == name), None)
+    found = [each for each in cls.body if isinstance(each, ast.FunctionDef) and each.name == name]
+    return found[-1] if found else None  # before it stand its overloads
 
 
-def _is_dataclass(cls: ast.ClassDef) -> bool:
-    return any(ast.unparse(each).partition("(")[0].rpartition(".")[2] == "dataclass" for each in cls.decorator_list)
+def is_dataclass(cls: ast.ClassDef) -> bool:
+    """Whether a class gets its constructor from its fields."""
+    return any("init=False" not in text for text in _as_dataclass(cls))
+
+
+def _as_dataclass(cls: ast.ClassDef) -> list[str]:
+    texts = [ast.unparse(each) for each in cls.decorator_list]
+    return [text for text in texts if text.partition("(")[0].rpartition(".")[2] == "dataclass"]
 
 
 def _is_plain(call: ast.Call) -> bool:
     return not any(isinstance(a, ast.Starred) for a in call.args) and all(k.arg for k in call.keywords)
 
 
-def _of_arguments(args: ast.arguments) -> list[Parameter]:
+def of_arguments(args: ast.arguments) -> list[Parameter]:
     plain = [*args.posonlyargs, *args.args]
     first = len(plain) - len(args.defaults)
     found = [Parameter(a.arg, i >= first, False) for i, a in enumerate(plain)]
@@ -232,17 +240,20 @@ def _renamed(method: ast.FunctionDef) -> Iterator[tuple[str, str]]:
                 yield str(each.args[0].value), str(new.value)
 
 
-def _own_fields(cls: ast.ClassDef) -> Iterator[Parameter]:
+def fields_of(cls: ast.ClassDef) -> Iterator[Parameter]:
+    """The parameters that the fields of a data class, or of a named tuple, are."""
+    keyword = any("kw_only=True" in text for text in _as_dataclass(cls))
     for row in cls.body:
         if not isinstance(row, ast.AnnAssign) or not isinstance(row.target, ast.Name):
             continue
         kind, value = ast.unparse(row.annotation), row.value
         given = {k.arg: ast.unparse(k.value) for k in value.keywords} if isinstance(value, ast.Call) else {}
         is_field = isinstance(value, ast.Call) and ast.unparse(value.func).rpartition(".")[2] == "field"
-        if "ClassVar" in kind or given.get("init") == "False":
+        keyword |= kind.rpartition(".")[2] == "KW_ONLY"
+        if "ClassVar" in kind or given.get("init") == "False" or kind.rpartition(".")[2] == "KW_ONLY":
             continue
         optional = bool(given.keys() & {"default", "default_factory"}) if is_field else value is not None
-        yield Parameter(row.target.id, optional, given.get("kw_only") == "True")
+        yield Parameter(row.target.id, optional, keyword or given.get("kw_only") == "True")
 
 
 # -- all releases ------------------------------------------------------------------------------------------
@@ -273,9 +284,12 @@ def merged(rows: dict[Version, list[Parameter]], there: list[Version]) -> list[s
     words: list[str] = []
     for index, name in enumerate(order):
         starred = name.startswith(("*", "&"))
-        if index == last_plain + 1 and not name.startswith("**") and not any(w.startswith("*") for w in words):
+        separated = any(w.startswith("*") and " " not in w for w in words)
+        if index == last_plain + 1 and not name.startswith("**") and not separated:
             words.append("*")
-        optional = "=" if not starred and any(p.optional for p in seen[name].values()) else ""
+        held = [v in seen[name] for v in there]
+        torn = sum(one != other for one, other in itertools.pairwise([False, *held, False])) > 2
+        optional = "=" if not starred and (torn or any(p.optional for p in seen[name].values())) else ""
         words.append(f"{name}{optional}{ranges(set(seen[name]), there)}")
     return words
 

@@ -1,19 +1,22 @@
-"""A call of torch's distributed API that no release from 2.4 to 2.13 accepts.
+"""A call of torch's API that no release of torch accepts, or none that the project admits.
 
 What it does
-    Binds calls of FSDP1, FSDP2, DTensor, device meshes, tensor-parallel styles, DDP, collectives and distributed
-    checkpoints to their real signatures (`torch_api.toml` beside this rule): unknown keywords, too many positional
-    arguments, missing ones. For a keyword of the other FSDP generation the help says what to write. A warning where the
-    project's requirements admit an older torch, whose signatures are not known here. Silent where TypeError is caught
-    or the signature or version is asked for.
+    Binds calls of torch's classes and Python functions to their real signatures, release by release: optimizers and
+    schedulers, modules and functions of `torch.nn`, data loaders, checkpoints, autocast, collectives, FSDP1 and FSDP2,
+    DTensor, device meshes. Unknown keywords, too many positional arguments, missing ones. For a keyword of the other
+    FSDP generation the help says what to write. An error where no known release takes the call (a warning where the
+    requirements beside the code admit none of the known ones); where some take it, an error if the requirements admit
+    none of those, a warning if the newest one that they admit refuses it. Silent where nothing is required and some
+    release takes the call, where TypeError is caught, and where the signature or version is asked for.
 
 Why is this bad
-    FSDP1 and FSDP2 look alike and share no keyword: `TypeError` when the first layer is wrapped, on the machines
-    where a broad `except` does not turn it into something harder to read.
+    FSDP1 and FSDP2 look alike and share no keyword, and names of other libraries look right too: `TypeError` when the
+    first layer is wrapped or the first epoch ends, on the machines where a broad `except` does not turn it into
+    something harder to read.
 
 References
     https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html
-    https://docs.pytorch.org/docs/stable/fsdp.html
+    https://docs.pytorch.org/docs/stable/optim.html
 """
 
 from __future__ import annotations
@@ -24,46 +27,59 @@ from functools import cache
 from typing import Any
 
 from validator.analysis.interfaces.binding import Misfit, misfit_of, written
-from validator.analysis.interfaces.library_calls import is_asked_for, is_replaced
+from validator.analysis.interfaces.library_calls import Refused, advice, is_asked_for, is_replaced, refused
 from validator.analysis.requirements import Requirements
 from validator.errors import nearest
-from validator.facts.model import Call, Param
+from validator.facts.model import Call
 from validator.files.tables import load_toml
-from validator.finding import Finding, Severity
-from validator.project import Method, Project
+from validator.finding import Finding
+from validator.models.signatures import Signature, Version
+from validator.models.signatures.torch_tables import torch_signature
+from validator.project import Method, Module, Project
 from validator.rule import Rule
 
 RULE = Rule("MP124", "torch-api-misuse", "error", stable_since="0.1.0", tokens=("torch",))
 
 _PARTIAL = frozenset({"partial", "functools.partial"})
-_METHODS_OF = ("DTensor", "Parallel")
-_OLDEST = (2, 4)  # release of torch that the table knows
+_NOWHERE = ("self.", "cls.", "super()")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    names = {name.rpartition(".")[2] for name in _signatures()}
-    for function in project.functions():
-        imported = function.module.facts.names
-        for call in function.facts.calls:
-            partial = call.target in _PARTIAL and bool(call.args) and call.args[0].kind == "path"
-            made = call._replace(target=call.args[0].value, args=call.args[1:]) if partial else call
-            last = made.target.rpartition(".")[2]
-            if last not in names and made.target not in imported:
-                continue
-            found = project.dotted(function, made.target)
-            name = _unmistakable().get(found) or _canonical(found)
-            params = _signatures().get(name)
-            misfit = misfit_of(params, made, partial=partial) if params is not None else None
-            if (
-                params is not None
-                and misfit is not None
-                and not is_asked_for(call)
-                and not is_replaced(function, made.target.partition(".")[0])
-            ):
-                oldest = project.analysis(Requirements).oldest("torch", function.module.source.absolute)
-                yield _report(
-                    function, made, name, params, misfit, "warning" if oldest and oldest < _OLDEST else "error"
-                )
+    for module in project.modules.values():
+        if "torch" in module.source.text:
+            for function in module.functions.values():
+                for call in function.facts.calls:
+                    yield from _check(project, function, call)
+
+
+def _check(project: Project, function: Method, call: Call) -> Iterator[Finding]:
+    partial = call.target in _PARTIAL and bool(call.args) and call.args[0].kind == "path"
+    made = call._replace(target=call.args[0].value, args=call.args[1:]) if partial else call
+    if made.target.startswith(_NOWHERE):
+        return
+    found = project.dotted(function, made.target)
+    taken = torch_signature(_unmistakable().get(found, found))
+    if taken is None or is_asked_for(call) or is_replaced(function, made.target.partition(".")[0]):
+        return
+
+    misfits = {each: misfit_of(taken.parameters(each), made, partial=partial) for each in taken.releases}
+    refusal = _refusal(project, function.module, taken, misfits)
+    if refusal is not None:
+        yield _report(function, made, taken, refusal)
+
+
+def _refusal(
+    project: Project, module: Module, taken: Signature, misfits: dict[Version, Misfit | None]
+) -> Refused | None:
+    """Why a call fails; its `releases` are empty where it fails with all that are known."""
+    library, newest = taken.library, misfits[taken.releases[-1]]
+    declared = project.analysis(Requirements).admitted(library.distribution, module.source.absolute)
+    if newest is None or not all(misfits.values()):
+        return refused(project, module, library, taken.releases, misfits.__getitem__) if declared else None
+    admitted = [each for each in library.releases if any(row.has_release(each) for row in declared)]
+    if admitted and not set(admitted) & set(taken.releases):
+        return None  # it has another home there, or none
+    return Refused(taken.releases[-1], newest, "", "warning" if declared and not admitted else "error")
 
 
 @cache
@@ -72,65 +88,44 @@ def _table() -> dict[str, Any]:
 
 
 @cache
-def _signatures() -> dict[str, tuple[Param, ...]]:
-    return {name: parameters(words) for name, words in _table()["signatures"].items()}
-
-
-def parameters(words: list[str]) -> tuple[Param, ...]:
-    """The parameters that a row of the table describes."""
-    found, kind = [], "any"
-    for word in words:
-        if word == "*":
-            kind = "kw"
-        elif word.startswith("**"):
-            found.append(Param(word[2:], "**", None, "", (0, 0, 0, 0)))
-        elif word.startswith("*"):
-            found.append(Param(word[1:], "*", None, "", (0, 0, 0, 0)))
-            kind = "kw"
-        else:
-            found.append(Param(word.rstrip("="), kind, "…" if word.endswith("=") else None, "", (0, 0, 0, 0)))
-    return tuple(found)
+def _unmistakable() -> dict[str, str]:
+    """Short names that mean the sharding API even where a file forgets, or hides, their import."""
+    return {name.rpartition(".")[2]: name for name in _table()["unmistakable"]}
 
 
 @cache
-def _unmistakable() -> dict[str, str]:
-    """Short names that mean the sharding API even where a file forgets, or hides, their import."""
-    homes = ("torch.distributed.fsdp.", "torch.distributed.tensor.", "torch.distributed.device_mesh.")
-    names = (name for name in _signatures() if name.startswith(homes))
-    return {name.rpartition(".")[2]: name for name in names if not name.rpartition(".")[0].endswith(_METHODS_OF)}
+def _instead() -> dict[str, dict[str, str]]:
+    """What to write instead of a keyword, by the names of rows."""
+    rows = ((torch_signature(name), words) for name, words in _table()["instead"].items())
+    return {row.name: words for row, words in rows if row is not None}
 
 
-def _canonical(name: str) -> str:
-    """The name under which the table knows something: old homes of modules are mapped to the present ones."""
-    for old, new in _table()["moved"].items():
-        if name == old or name.startswith(old + "."):
-            return str(new + name[len(old) :])
-    return name
-
-
-def _report(
-    function: Method, call: Call, name: str, params: tuple[Param, ...], misfit: Misfit, severity: Severity
-) -> Finding:
-    short = name.rpartition(".")[2]
+def _report(function: Method, call: Call, taken: Signature, found: Refused) -> Finding:
+    misfit = found.misfit
+    short = taken.name.rpartition(".")[2]
     where = "" if function.qualname == "<module>" else f" in `{function.qualname}`"
+    releases = f" with torch {found.releases}" if found.releases else ""
     return RULE.finding(
         function.module.path,
         misfit.at if misfit.kind != "missing" else call.name_at,
-        f"`{short}(…)`{where} raises TypeError: torch's `{short}` {misfit.message}",
-        help=_advice(name, params, misfit),
-        context=f"{function.qualname}:{name}:{misfit.kind}:{misfit.name}",
-        severity=severity,
+        f"`{short}(…)`{where} raises TypeError{releases}: torch's `{short}` {misfit.message}",
+        help=_advice(taken, found),
+        context=f"{function.qualname}:{taken.name}:{misfit.kind}:{misfit.name}",
+        severity=found.severity,
     )
 
 
-def _advice(name: str, params: tuple[Param, ...], misfit: Misfit) -> str:
-    instead = _table()["instead"].get(name, {}).get(misfit.name)
+def _advice(taken: Signature, found: Refused) -> str:
+    misfit = found.misfit
+    instead = _instead().get(taken.name, {}).get(misfit.name)
     if instead is not None:
         return f"{instead[9:]}; drop it" if instead.startswith("nothing: ") else f"write {instead}"
-    known = [p.name for p in params if p.kind in ("any", "kw") and not p.name.startswith("_")]
+    if found.releases and misfit.kind == "unknown-keyword":
+        return advice(taken, found)
+    params = [each for each in taken.parameters(found.newest) if not each.name.startswith("_")]
+    known = [each.name for each in params if each.kind in ("any", "kw")]
     hint = nearest(misfit.name, known) if misfit.kind == "unknown-keyword" else ""
-    public = tuple(p for p in params if not p.name.startswith("_"))
-    return f"its parameters: `{written(name, public)}`{hint}"
+    return f"its parameters: `{written(taken.name, tuple(params))}`{hint}"
 
 
 INCORRECT = (
@@ -154,7 +149,73 @@ def build(model, mesh, rank):
     dist.all_reduce(model.loss, dist.ReduceOp.SUM, None, True, rank)  # error: MP124
     return FSDP(model, mesh=mesh)  # error: MP124
 """,
+    # no release takes these
+    """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.optim.lr_scheduler import CosineAnnealingLR
+from torch.utils.checkpoint import checkpoint_sequential
+from torch.utils.data import DataLoader
+
+
+def train(data, steps):
+    model = nn.Sequential(nn.Linear(3, 4, bias_=False), nn.LayerNorm(4, epsilon=1e-6))  # error: MP124, MP124
+    optimizer = torch.optim.AdamW(model.parameters(), weight_decays=0.1)  # error: MP124
+    schedule = CosineAnnealingLR(optimizer, max_t=steps)  # error: MP124
+    scaler = torch.amp.GradScaler("cuda", scale=2**10)  # error: MP124
+    for batch in DataLoader(data, worker=3):  # error: MP124
+        with torch.autocast("cuda", dtypes=torch.bfloat16):  # error: MP124
+            small = F.interpolate(batch, sizes=2)  # error: MP124
+            scaler.scale(checkpoint_sequential(model, input=small).sum()).backward()  # error: MP124
+        scaler.step(optimizer)
+        schedule.step()
+    torch.save(model.state_dict(), path="last.pt")  # error: MP124
+""",
+    # some releases take these, but none that is required
+    """\
+# file: requirements.txt
+torch>=2.7
+# file: train.py
+from torch.optim.lr_scheduler import StepLR
+
+
+def schedule(optimizer):
+    return StepLR(optimizer, 10, verbose=True)  # error: MP124
+""",
+    """\
+# file: requirements.txt
+torch>=2.4
+# file: train.py
+from torch.optim.lr_scheduler import StepLR
+
+
+def schedule(optimizer):
+    return StepLR(optimizer, 10, verbose=True)  # error: MP124
+""",
+    """\
+# file: requirements.txt
+torch==2.4.1
+# file: train.py
+from torch.utils.data import DataLoader
+
+
+def loader(data):
+    return DataLoader(data, batch_size=4, in_order=False)  # error: MP124
+""",
+    # releases that are older than what is known
+    """\
+# file: requirements.txt
+torch==1.12.1
+# file: train.py
+from torch.utils.data import DataLoader
+
+
+def loader(data):
+    return DataLoader(data, size=4)  # error: MP124
+""",
 )
+
 
 CORRECT = (
     """\
@@ -185,5 +246,30 @@ def policy(dtype):
         return fully_shard(None, MixedPrecisionPolicy(param_dtype=dtype, output_dtype=dtype, buffer_dtype=dtype))
     except TypeError:
         return MixedPrecisionPolicy(param_dtype=dtype)
+""",
+    # releases differ, and nothing says which one runs
+    """\
+import torch
+from torch.optim.lr_scheduler import StepLR
+from torch.utils.data import DataLoader
+
+
+def build(model, data):
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-3, fused=True)
+    return DataLoader(data, 4, in_order=False), StepLR(optimizer, 10, verbose=True)
+""",
+    """\
+# file: requirements.txt
+torch>=2.2
+# file: train.py
+import torch
+import torch.distributed.checkpoint as dcp
+from torch.utils.checkpoint import checkpoint
+from torch.utils.data import DataLoader
+
+
+def build(model, data, batch, state):
+    dcp.save(state, dcp.FileSystemWriter("last"))
+    return DataLoader(data, 4, in_order=False), checkpoint(model, batch, use_reentrant=False, mask=None)
 """,
 )

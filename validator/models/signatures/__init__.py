@@ -1,13 +1,14 @@
 """What callables of libraries take in which of their releases, and how libraries call what users override.
 
-One table for each library, read off its releases by `tests/library_releases.py`; grammar at the head of each.
+One table for each library, read off its releases by `tests/library_releases.py`; grammar at the head of each. Of torch
+`torch_tables` tells the same.
 """
 
 from __future__ import annotations
 
 import os
 from functools import cache, cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from validator.facts.model import Param
 from validator.files.tables import load_toml
@@ -51,8 +52,7 @@ class HookCall(NamedTuple):
 class Library:
     """The table of one library."""
 
-    def __init__(self, package: str) -> None:
-        table = load_toml(os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{_TABLES[package]}.toml"))
+    def __init__(self, package: str, table: dict[str, Any]) -> None:
         self.package = package
         self.distribution = DISTRIBUTIONS.get(package, package)
         self.releases = tuple(version(each) for each in table["releases"].split())
@@ -100,9 +100,9 @@ class Signature:
     def __init__(self, library: Library, name: str) -> None:
         self.library = library
         self.name = name
-        first, *rest = library.calls[name]
-        there = library.word(first) if first.startswith("(") else None
-        self._words = [library.word(each) for each in (rest if there else [first, *rest])]
+        words = library.calls[name]
+        there = library.word(words[0]) if words and words[0].startswith("(") else None
+        self._words = [library.word(each) for each in words[there is not None :]]
         self.releases = [each for each in library.releases if there is None or there.is_in(each)]
 
     def parameters(self, release: Version) -> tuple[Param, ...]:
@@ -119,6 +119,7 @@ class Signature:
                 stars = text[: len(text) - len(text.lstrip("*"))]
                 name = text.strip("*=")
                 found[name] = Param(name, stars or kind, "…" if text.endswith("=") else None, "", _NOWHERE)
+                kind = "kw" if stars == "*" else kind
         return tuple(found.values())
 
 
@@ -137,7 +138,10 @@ def version(text: str) -> Version:
 
 @cache
 def library(package: str) -> Library | None:
-    return Library(package) if package in _TABLES else None
+    if package not in _TABLES:
+        return None
+    folder = os.path.dirname(os.path.abspath(__file__))
+    return Library(package, load_toml(os.path.join(folder, f"{_TABLES[package]}.toml")))
 
 
 @cache
