@@ -179,11 +179,14 @@ class Project:
         tops = [path for path in self.finder.tops(top, file) if not (rest and self.finder.is_module_file(path))]
         if not any(self.finder.is_above(path, file) for path in tops):
             beside = self._beside_script(importer, [top, *rest]) or self.finder.beside([top, *rest], file)
-            modules += [module] if beside is not None and (module := self.module_at(beside)) is not None else []
+            module = self.module_at(beside) if beside is not None else None
+            modules += [module] if module is not None and module is not importer else []
         for path in tops:
             within = self.finder.is_below_package(os.path.dirname(path))
             path = "/".join([path, *rest])
             module = self.module_at(path)
+            if module is importer and not rest:
+                continue  # `import logging` in `logging.py`: another one is meant
             if module is not None:
                 modules.append(module)
             else:
@@ -193,7 +196,7 @@ class Project:
             # also a folder beside a program, which may be started there, where a package further up bears its name
             space = self.finder.in_namespace([top, *rest]) or self.finder.beside([top, *rest], file)
             module = self.module_at(space) if space is not None else None
-            modules = [module] if module is not None else []
+            modules = [module] if module is not None and module is not importer else []
         return modules + sorted(others, key=lambda each: isinstance(each, Missing))
 
     def _beside_script(self, importer: Module, parts: list[str]) -> str | None:
@@ -236,6 +239,11 @@ class Project:
                 else found
             )
         return module if isinstance(module, Missing) else Unknown(f"{name}.{row.name}")
+
+    def member_of_any(self, importer: Module, module: Module, name: str) -> Symbol:
+        """What a module has under a name; where it lacks it, what another module has that its name may mean as well."""
+        found = module.member(name)
+        return self._elsewhere(importer, module.name, name, found) if isinstance(found, Missing) else found
 
     def _elsewhere(self, importer: Module, name: str, member: str, missing: Missing) -> Symbol:
         """A member that the likeliest module of this name lacks, in the others of the same name."""

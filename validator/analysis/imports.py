@@ -50,16 +50,24 @@ class Imports:
                     and (self._is_elsewhere(row) or self._is_far(module, row, missing))
                     or _excused(row.guards)
                     or _is_looked_for(row.guards, missing)
-                    or self._is_found_by_package(module, missing)
                     or _for_other_release(module, row)
-                    or self._generated(module, missing)
-                    or self._is_built(missing)
+                    or self.may_have(module, missing)
                     or row.level
                     and module in self._out_of_place
                 ):
                     continue
-                if not (missing.name is not None and self._set_from_outside(missing)):
-                    yield Lost(module, row, missing, _hidden(row.guards))
+                yield Lost(module, row, missing, _hidden(row.guards))
+
+    def may_have(self, importer: Module, missing: Missing) -> bool:
+        """Whether a module, or the name that it lacks, may be there at run time though the source does not have it: it
+        is generated or built, found by a package's own means, or set from outside."""
+        if (
+            self._is_found_by_package(importer, missing)
+            or self._generated(importer, missing)
+            or self._is_built(missing)
+        ):
+            return True
+        return missing.name is not None and self._set_from_outside(missing)
 
     def _missing(self, importer: Module, row: Import) -> Missing | None:
         if row.name is None and row.asname is None and "." in row.module:
