@@ -61,7 +61,7 @@ class Release:
         self.library = library
         self.version = version_of(archive)
         self.texts: dict[str, str] = {}  # by path below the package, without the ending
-        for name, text in _texts(archive):
+        for name, text in texts_of(archive):
             _, between, inside = f"/{name}".partition(f"/{library}/")
             if between and "/tests/" not in name:
                 self.texts.setdefault(inside.removesuffix(".py"), text)
@@ -178,16 +178,17 @@ def shape(call: ast.Call) -> str:
     return " ".join([str(len(call.args)), *(k.arg for k in call.keywords if k.arg is not None)])
 
 
-def _texts(archive: Path) -> Iterator[tuple[str, str]]:
+def texts_of(archive: Path, endings: tuple[str, ...] = (".py",)) -> Iterator[tuple[str, str]]:
+    """The paths and texts of the files in a wheel or a source archive whose names end in one of these ways."""
     if archive.suffix == ".whl":
         with zipfile.ZipFile(archive) as wheel:
             for name in wheel.namelist():
-                if name.endswith(".py"):
+                if name.endswith(endings):
                     yield name, wheel.read(name).decode("utf-8", "replace")
         return
     with tarfile.open(archive) as source:
         for member in source:
-            file = source.extractfile(member) if member.name.endswith(".py") else None
+            file = source.extractfile(member) if member.name.endswith(endings) else None
             if file is not None:
                 yield member.name, io.TextIOWrapper(file, "utf-8", "replace").read()
 

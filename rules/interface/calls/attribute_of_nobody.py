@@ -182,21 +182,21 @@ def _report(uses: list[Use]) -> Finding:
 
 
 _TRAINERS = """\
-from transformers import Trainer
+from transformers import PreTrainedTokenizer
 
 
-class PolicyTrainer(Trainer):
+class PolicyTokenizer(PreTrainedTokenizer):
     def __init__(self, strategy, quantile):
         super().__init__()
         self.strategy = strategy
         self.{name} = quantile
 
 
-class MaskedTrainer(PolicyTrainer):
-    def compute_loss(self, model, inputs, return_outputs=False):
+class MaskedTokenizer(PolicyTokenizer):
+    def prepare(self, inputs):
         if self.top_entropy_quantile < 1.0:{mark}
             inputs = self.strategy.masked(inputs)
-        return self.compute_loss_context_manager(), self.callback_handler
+        return self.convert_tokens_to_ids(inputs), self.padding_side
 """
 
 _STRATEGY = """\

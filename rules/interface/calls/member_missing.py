@@ -6,9 +6,11 @@ What it does
     attributes from outside defines `x`. An object that takes over the members of a class (`for name in
     dir(worker_class): setattr(self, name, …)`), or whose `__getattr__` asks objects that it made of a class, has those
     of the class given to its constructor. A template method may call what only its subclasses define: one subclass
-    that has the member is enough. A warning where annotations or callers alone say what the receiver is. Silent:
-    classes with a base outside the project, `__getattr__`, `setattr`, or a decorator that may add members; mixins;
-    places behind `hasattr`, `isinstance` or `except AttributeError`.
+    that has the member is enough. Bases of the standard library, torch, transformers, trl, accelerate, peft, deepspeed,
+    datasets and Lightning give what their classes have in any release, and what such libraries set on objects of
+    others. A warning where annotations or callers alone say what the receiver is. Silent: classes with another base
+    outside the project, `__getattr__`, `setattr`, or a decorator that may add members; mixins; places behind `hasattr`,
+    `isinstance` or `except AttributeError`.
 
 Why is this bad
     It raises AttributeError, often only on the branch that one backend or one option takes: hours into a job.
@@ -125,6 +127,62 @@ def _is_option(project: Project, name: str) -> bool:
 
 
 INCORRECT = (
+    # bases of libraries, whose members are known one by one
+    """\
+import threading
+from collections.abc import Iterator
+
+from torch.optim import Optimizer
+from torch.utils.data import Dataset
+from transformers import Trainer, TrainerCallback
+
+
+class LogCallback(TrainerCallback):
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        print(logs, self.start_time)  # error: MP120
+
+
+class PolicyTrainer(Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False):
+        print(self.state.global_step, self.args.seed, self._signature_columns, self.callback_handler)
+        return self.policy_loss(model, inputs)  # error: MP120
+
+
+class Batches(Iterator):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __next__(self):
+        return next(self._rows)  # error: MP120
+
+
+class Texts(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __len__(self):
+        return len(self._rows)  # error: MP120
+
+
+class Worker(threading.Thread):
+    def run(self):
+        print(self.name, self._target)
+        self.queue.join()  # error: MP120
+
+
+class Lion(Optimizer):
+    def __init__(self, params, lr):
+        super().__init__(params, {"lr": lr})
+
+    def step(self, closure=None):
+        for group in self.param_groups:
+            for each in group["params"]:
+                self.update(each, self.state[each])  # error: MP120
+
+
+def make(rows, params):
+    return LogCallback(), PolicyTrainer(), Batches(rows), Texts(rows), Worker(), Lion(params, 0.1)
+""",
     # objects of a class that a function gives back, or that stands in a table, get what they are made with elsewhere
     """\
 # file: trainers.py
@@ -363,6 +421,37 @@ class Trainer:
 """
 
 CORRECT = (
+    # what `fully_shard` adds, what other libraries set, what `__getattr__` gives, a library that nobody knows
+    """
+import torch
+from somewhere import Base
+
+
+class Model(torch.nn.Module):
+    def __init__(self, strategy):
+        super().__init__()
+        self.strategy = strategy
+
+    def prefetch(self):
+        self.set_modules_to_forward_prefetch([])
+        self.set_requires_gradient_sync(False)
+        return self.hf_device_map, self.training
+
+
+class Options(dict):
+    __getattr__ = dict.get
+
+    def width(self):
+        return self.hidden_size
+
+
+class Worker(Base):
+    def run(self):
+        return self.strategy
+
+
+Model(None), Options(), Worker()
+""",
     # an attribute that is never true
     """
 class Config:

@@ -19,15 +19,20 @@ from validator.flow.constructors import takes_more
 from validator.flow.program.flow import Flow
 from validator.flow.queries.base import Place
 from validator.models.members import is_known, listed, of_base
+from validator.models.members.classes import members_of, set_outside
 from validator.project import ClassDef, Method, Project
 
 _SETTING = frozenset({"setattr", "object.__setattr__", "delattr"})
 _ASKING = frozenset({"hasattr", "getattr"})
-_OF_OBJECT = frozenset({"mro", "register"})  # every class has these, through its metaclass, without saying so
+# Classes have these without saying so: through a metaclass, from `typing.Protocol`, or as bindings of C++.
+_OF_OBJECT = frozenset({
+    "mro", "register", "_abc_impl", "_is_protocol", "_is_runtime_protocol", "_pybind11_conduit_v1_",
+})  # fmt: skip
 _FILLING = frozenset({"locals", "vars", "exec", "setattr"})  # in a class body: names that no reader can list
 _OF_MAPPINGS = frozenset(dir(dict))
 # What these give to the classes below them is known: public names that are listed, and those that begin with `_`.
 _PLAIN = PLAIN_BASES | listed()
+_ANY = ("__getattr__", "__getattribute__")  # what gives members that nobody lists
 
 
 class Members:
@@ -54,9 +59,7 @@ class Members:
             return False
         if name in _OF_MAPPINGS and cls.fields_are_parameters and self._makes_mappings:
             return False
-        bases = set(cls.external_bases) & listed()
-        given = name.startswith("_") or takes_more(cls) or any(name in of_base(base) for base in bases)
-        return not bases or not given
+        return not any(_gives(base, cls, name) for base in cls.external_bases if base not in PLAIN_BASES)
 
     @cached_property
     def _makes_mappings(self) -> bool:
@@ -80,11 +83,18 @@ class Members:
         """Whether the source of a class and of those above it gives all members of its objects; a mixin has none."""
         if "Mixin" in cls.name:
             return False
-        if any(each.adds_more_than(_PLAIN) or not self._is_kept_by_decorators(each) for each in cls.mro):
+        if any(self._adds_unlisted(each) for each in cls.mro):
             return False
         if not self._given_bases.isdisjoint(cls.mro):
             return False
         return all(self._lists_own(each) for each in cls.mro)
+
+    def _adds_unlisted(self, cls: ClassDef) -> bool:
+        """Whether a class has members that neither its source nor the tables of libraries list."""
+        known = frozenset(base for base in cls.outer_bases if base in _PLAIN or members_of(base) is not None)
+        if cls.adds_more_than(known) or any(name in _ANY for name, _ in cls.facts.attributes):
+            return True
+        return not self._is_kept_by_decorators(cls)
 
     @cached_property
     def _given_bases(self) -> frozenset[ClassDef]:
@@ -216,6 +226,14 @@ class Members:
                 if call.target in _SETTING or call.target in _ASKING and call.args and call.args[0].value == own:
                     found |= _literal_names(function, call) or set()
         return frozenset(found)
+
+
+def _gives(base: str, cls: ClassDef, name: str) -> bool:
+    """Whether objects of a class may have a member from a base outside the project, or from what that is made for."""
+    if base in listed():
+        return name.startswith("_") or takes_more(cls) or name in of_base(base)
+    members = members_of(base)
+    return members is None or name in members or name in set_outside(base)
 
 
 def _becomes_another(cls: ClassDef) -> bool:

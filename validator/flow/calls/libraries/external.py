@@ -37,6 +37,7 @@ from validator.flow.values import (
     tuple_of,
 )
 from validator.ir.expressions import MADE_UP
+from validator.models.members.classes import members_of
 
 if TYPE_CHECKING:
     from validator.flow.calls.in_hand import Call
@@ -215,5 +216,9 @@ def _undescribed(at: Evaluation, number: int, dotted: str, arguments: Arguments)
     if making and last[:1].isupper() and last not in ("Parameter", "Buffer"):
         return Val(frozenset({("made", named)}), state=PLAIN)
     if named in at.models.same or any(named.startswith(m + ".") for m in at.models.same_modules):
-        return same(at, last, arguments, BOTTOM, named)
+        found = same(at, last, arguments, BOTTOM, named)
+        is_object = not found.objs and last[:1].isupper() and not last.endswith("Tensor")
+        if is_object and members_of(named) is not None:
+            return Val(frozenset({("made", named)}), found.v, found.n, found.p, found.state)
+        return found
     return Val(frozenset({("made", NOBODY if named.startswith(f"{NOBODY}.") else named)}), state=frozenset({"?"}))

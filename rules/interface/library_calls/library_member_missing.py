@@ -1,0 +1,126 @@
+"""A member asked of an object of a library's class that no release of the library has.
+
+What it does
+    Reports `receiver.name` (read or called) where the receiver is certain to be an object that code of the project made
+    of a class of the standard library, torch, transformers, trl, accelerate, peft, deepspeed, datasets or Lightning,
+    and where no release of the library that the tables know gives such an object that name: neither the class, nor one
+    above it, nor other code of the library that sets attributes on objects. Silent: classes with `__getattr__` or with
+    members under computed names; names that the project sets on any object; places behind `hasattr`, `getattr` with a
+    default, or `except AttributeError`; tests.
+
+Why is this bad
+    It raises AttributeError, often only after an epoch or where a checkpoint is written: `sampler.setepoch(1)`,
+    `optimizer.zero_grads()`.
+
+References
+    https://docs.python.org/3/reference/expressions.html#attribute-references
+    https://docs.pytorch.org/docs/stable/optim.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.analysis.interfaces.library_members import asked_in_vain
+from validator.errors import nearest
+from validator.finding import Finding
+from validator.models.members.classes import members_of
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP158", "library-member-missing", "error", stable_since="1.0", solves=True)
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    for place, classes in asked_in_vain(project):
+        name, (line, column, end_line, end_column) = place.value.data, place.at
+        made = " nor ".join(f"`{each}`" for each in classes)
+        subject = f"{made} has no" if len(classes) == 1 else f"neither {made} has"
+        known = sorted(each for cls in classes for each in members_of(cls) or () if not each.startswith("_"))
+        hint = nearest(name, known)
+        yield RULE.finding(
+            place.unit.path,
+            (line, column, end_line, end_column),
+            f"{subject} `{name}` in any release",
+            help=f"use a member that it has{hint}",
+            context=f"{place.unit.scope.qualname}:{classes[0]}.{name}",
+        )
+
+
+INCORRECT = (
+    """\
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
+
+
+def train(model, dataset, epochs):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
+    sampler = DistributedSampler(dataset)
+    loader = DataLoader(dataset, sampler=sampler)
+    for epoch in range(epochs):
+        sampler.setepoch(epoch)  # error: MP158
+        for batch in loader:
+            optimizer.zero_grads()  # error: MP158
+            model(batch).backward()
+            optimizer.step()
+        scheduler.step()
+        print(scheduler.get_last_lrs())  # error: MP158
+""",
+    # an attribute of an object, and a class of the standard library
+    """\
+import threading
+from torch.optim import SGD
+
+
+class Trainer:
+    def __init__(self, model):
+        self.optimizer = SGD(model.parameters(), lr=0.1)
+        self.done = threading.Event()
+
+    def run(self):
+        self.optimizer.load_states({})  # error: MP158
+        return self.done.isset()  # error: MP158
+""",
+)
+
+CORRECT = (
+    # what it has, what is asked for first, what another library sets on it, what the project sets
+    """\
+import threading
+from torch.optim import SGD
+
+
+def run(model):
+    optimizer = SGD(model.parameters(), lr=0.1)
+    if hasattr(optimizer, "train_mode"):
+        optimizer.train_mode()
+    try:
+        optimizer.consolidate()
+    except AttributeError:
+        pass
+    optimizer.owner = "trainer"
+    stop = threading.Event()
+    stop.set()
+    return optimizer.param_groups, getattr(optimizer, "fused_state", None), optimizer.owner
+
+
+def name():
+    return threading.current_thread().owner
+""",
+    # a class that hands on whatever its objects are asked for, and objects that may be others
+    """\
+import argparse
+import threading
+from torch.optim import SGD
+
+
+def run(model, wrap, distributed):
+    args = argparse.Namespace(steps=3)
+    optimizer = SGD(model.parameters(), lr=0.1)
+    wrapped = wrap(optimizer)
+    local = threading.local()
+    return args.steps, wrapped.loss_scale, local.stack
+""",
+)
