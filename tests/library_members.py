@@ -527,6 +527,12 @@ class Table:
                 if each.module in release.texts and each.module not in seen:
                     yield from Table._given(release, each.module, seen | {module})
 
+    def set_on_others(self) -> list[str]:
+        """What the library sets on objects that are not its own: no public name that its own classes have, as these are
+        what it sets that on, and what no program can ask for."""
+        own = {name for cls in self.classes.values() for name in cls.members if not name.startswith("_")}
+        return sorted(name for name in self.outside - own if not _is_special(name) and name.isidentifier())
+
     def lines(self) -> Iterator[str]:
         """The lines of the table: open classes, and what no public name means, are left out."""
         for home, others in _BECOMING.items():
@@ -609,7 +615,7 @@ def main() -> None:
         f"# Members of the classes of {given.library}, read off {' '.join(there)} by `tests/library_members.py`.",
         "# `*`: what it sets on objects of others. A class by its home: its bases in brackets, its own members. `=`:",
         "# another name, and the homes of the classes that it means.",
-        "* " + " ".join(sorted(name for name in table.outside if not _is_special(name))),
+        " ".join(["*", *table.set_on_others()]),
         *table.lines(),
     ]
     sys.stdout.write("\n".join(lines) + "\n")

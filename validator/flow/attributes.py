@@ -296,7 +296,8 @@ def _of_class(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj) -> 
     held: Val = at.flow.get("field", cls, name, True)
     if held == BOTTOM and (base := next((b for b in cls.external_bases if at.models.method(b, name)), "")):
         return obj("ext", f"{base}.{name}")
-    if held.of("inst") and any(base.startswith("enum.") for each in cls.mro for base in each.external_bases):
+    objects = held.of("inst") or held.of("made")
+    if objects and any(base.startswith("enum.") for each in cls.mro for base in each.external_bases):
         return UNKNOWN  # a member, whose `value` is what the body of the class says
     if held != BOTTOM and cls.external_bases and name not in cls.attributes:
         return join2(held, UNKNOWN)  # it is stored in what may be another class; this one has the library's

@@ -6,7 +6,8 @@ What it does
     and where no release of the library that the tables know gives such an object that name: neither the class, nor one
     above it, nor other code of the library that sets attributes on objects. Silent: classes with `__getattr__` or with
     members under computed names; names that the project sets on any object; places behind `hasattr`, `getattr` with a
-    default, or `except AttributeError`; tests.
+    default, or `except AttributeError`; objects that a call of a library may have put into one of its own
+    (`tqdm(loader)`); tests.
 
 Why is this bad
     It raises AttributeError, often only after an epoch or where a checkpoint is written: `sampler.setepoch(1)`,
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.interfaces.library_members import asked_in_vain
+from validator.analysis.interfaces.library_members import LibraryObjects
 from validator.errors import nearest
 from validator.finding import Finding
 from validator.models.members.classes import members_of
@@ -32,7 +33,7 @@ RULE = Rule("MP158", "library-member-missing", "error", stable_since="1.0", solv
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for place, classes in asked_in_vain(project):
+    for place, classes in project.analysis(LibraryObjects).asked_in_vain():
         name, (line, column, end_line, end_column) = place.value.data, place.at
         made = " nor ".join(f"`{each}`" for each in classes)
         subject = f"{made} has no" if len(classes) == 1 else f"neither {made} has"
@@ -108,6 +109,39 @@ def run(model):
 
 def name():
     return threading.current_thread().owner
+""",
+    # what a library puts around an object, and what the type of an object is
+    """\
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+
+class Trainer:
+    def __init__(self, dataset):
+        self.loader = tqdm(DataLoader(dataset))
+
+    def run(self):
+        self.loader.set_postfix(loss=0.0)
+        bar = tqdm(DataLoader(self.loader.iterable))
+        bar.set_postfix(loss=0.0)
+        return type(self).fields
+""",
+    # a member of an enumeration has what its body says as its value
+    """\
+from enum import Enum, auto
+from pathlib import Path
+
+
+class Format(Enum):
+    AUTO = auto()
+    ROOT = Path("data")
+
+    def matches(self, name):
+        return self.name == name
+
+
+def check(name):
+    return Format.AUTO.matches(name), Format.ROOT.value.exists()
 """,
     # a class that hands on whatever its objects are asked for, and objects that may be others
     """\

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 
 from validator.analysis.interfaces.members import Members
 from validator.flow import Flow
+from validator.flow.callgraph.spelled_arguments import origins
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_test
 from validator.flow.values import NONE_OBJ
@@ -15,19 +17,48 @@ from validator.project import Project
 _BESIDE = frozenset({"keeping"})  # what stands beside such an object, and says more of it
 
 
-def asked_in_vain(project: Project) -> Iterator[tuple[Place, tuple[str, ...]]]:
-    """Every such place that reads, with the classes of which the object may be."""
-    flow, members = project.analysis(Flow), project.analysis(Members)
-    for module in project.modules.values():
-        if is_test(module.path):
-            continue
-        for unit in flow.whole_units(module):
-            for number, value in enumerate(unit.code.values):
-                if value.op == "attr" and not members.is_given_outside(value.data):
-                    place = Place(flow, unit, number)
-                    classes = _made(place.operand(0))
-                    if classes and all(lacks(each, value.data) for each in classes) and not place.may_lack(value.data):
-                        yield place, classes
+class LibraryObjects:
+    """Answers for one project, remembered."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.flow = project.analysis(Flow)
+        self.members = project.analysis(Members)
+
+    def asked_in_vain(self) -> Iterator[tuple[Place, tuple[str, ...]]]:
+        """Every place that reads what is not there, with the classes of which the object may be."""
+        for place in self._places("attr"):
+            name = place.value.data
+            if is_test(place.unit.path) or self.members.is_given_outside(name):
+                continue
+            classes = self._made(place.operand(0))
+            if classes and all(lacks(each, name) for each in classes) and not place.may_lack(name):
+                yield place, classes
+
+    def _made(self, place: Place) -> tuple[str, ...]:
+        """The classes of which an object is that the project made; none where it may be something else."""
+        classes = _classes(place)
+        if classes and not self._are_made_here(place) and not self._wrapped.isdisjoint(classes):
+            return ()
+        return classes
+
+    def _are_made_here(self, place: Place) -> bool:
+        """Whether a variable holds just what calls of classes gave in the same function."""
+        ways = (place.value_at(number).root for number in origins(place.unit, place.root.number))
+        return all(way.value.op == "call" and not _is_handed_on(way) for way in ways)
+
+    @cached_property
+    def _wrapped(self) -> frozenset[str]:
+        """The classes of objects that calls of libraries hand on, in an object of their own perhaps: `tqdm(loader)`."""
+        calls = (place for place in self._places("call") if _is_handed_on(place))
+        return frozenset(each for place in calls for each in _classes(place))
+
+    def _places(self, op: str) -> Iterator[Place]:
+        for module in self.project.modules.values():
+            for unit in self.flow.whole_units(module):
+                for number, value in enumerate(unit.code.values):
+                    if value.op == op:
+                        yield Place(self.flow, unit, number)
 
 
 def lacks(cls: str, name: str) -> bool:
@@ -36,9 +67,15 @@ def lacks(cls: str, name: str) -> bool:
     return members is not None and name not in members and name not in set_outside(cls)
 
 
-def _made(place: Place) -> tuple[str, ...]:
-    """The classes of libraries of which an object is that the project made; none where it may be something else."""
+def _classes(place: Place) -> tuple[str, ...]:
+    """The classes of libraries of which a value may be an object; none where it may be something else."""
     objs = [o for o in place.closed.each if o != NONE_OBJ and o[0] not in _BESIDE]
-    if not objs or not all(o[0] == "made" and len(o) == 2 for o in objs):
-        return ()
-    return tuple(sorted(o[1] for o in objs))
+    told = all(o[0] == "made" and len(o) == 2 and "." in o[1] for o in objs)
+    return tuple(sorted(o[1] for o in objs)) if told else ()
+
+
+def _is_handed_on(call: Place) -> bool:
+    """Whether the result of a call is not what calling a class gives whose name is called."""
+    made, named = _classes(call), call.flow.models.named
+    called = {named(o[1]) for o in call.operand(0).closed.each if o[0] == "ext"}
+    return bool(made) and called.isdisjoint(map(named, made))
