@@ -206,6 +206,29 @@ def _names(parsers: list[Parser]) -> str:
 
 
 INCORRECT = (
+    # what is set is there already
+    """import argparse
+
+
+class Pairs(argparse.Action):
+    def __call__(self, parser, args, values, option=None):
+        setattr(args, self.dest, dict(each.split("=") for each in values))
+
+
+def defaults(model):
+    return {"lr": 1e-3 if model == "small" else 1e-4}
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model")
+parser.add_argument("--lr", type=float)
+parser.add_argument("--kwargs", nargs="*", action=Pairs)
+args = parser.parse_args()
+for name, value in defaults(args.model).items():
+    if getattr(args, name) is None:
+        setattr(args, name, value)
+print(args.learning_rate, args.kwargs)  # error: MP301
+""",
     # another program of the project fills its own options from a file
     """# file: evaluate.py
 import argparse

@@ -23,6 +23,7 @@ from validator.flow.objects import Objects
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.values import TOP
+from validator.ir.expressions import MADE_UP
 from validator.project import ClassDef, Method, Project
 
 _NAMESPACE_MEMBERS = re.compile(r"^(__\w+__|_get_kwargs|_get_args)$")
@@ -109,6 +110,21 @@ def _is_strange(parser: Parser, test: ast.expr) -> bool:
             named = option.choices if isinstance(option.choices, list | tuple | set) else ()
             return wanted not in (*named, option.default)
     return False
+
+
+def _is_there(place: Place) -> bool:
+    """Whether `setattr` gives a new value to what an object has: the same is asked for it without a default, or it is
+    the option of an action of argparse."""
+    name, unit = place.operand(2).root, place.unit
+    if name.value.op == "attr" and name.value.data == "dest" and unit.cls is not None:
+        return any(base.rpartition(".")[2].endswith("Action") for base in unit.cls.external_bases)
+    asking = (place.value_at(number) for number, value in enumerate(unit.code.values) if value.op == "call")
+    return any(
+        each.method in _ASKING
+        and len(each.value.args) == 3
+        and all(map(unit.is_same, each.value.args[1:], place.value.args[1:3]))
+        for each in asking
+    )
 
 
 class Namespaces:
@@ -282,14 +298,18 @@ class Namespaces:
         for unit in dict.fromkeys((*self._units, *self.flow.mentions.units(*self._holders))):
             for place in self.queries.values(unit, "store_attr"):
                 kept = place.operand(0)
-                if kept.called in self._holders or self.held(kept):
+                if place.value.data != MADE_UP and (kept.called in self._holders or self.held(kept)):
                     yield str(place.value.data), kept
         for place in self.queries.named_anywhere("setattr", "update"):
             given = place.operand(1) if len(place.value.args) == 4 else None
             owner = self.shown(place) if place.method == "update" else given
-            if owner is not None and (owner.called in self._holders or self.held(owner)):
-                name = place.operand(2).val.constant() if place.method == "setattr" else None
-                yield name if isinstance(name, str) else "*", owner
+            if owner is None or not (owner.called in self._holders or self.held(owner)):
+                continue
+            name = place.operand(2).val.constant() if place.method == "setattr" else None
+            if isinstance(name, str):
+                yield name, owner
+            elif place.method == "update" or not _is_there(place):
+                yield "*", owner
 
     @cached_property
     def filled(self) -> frozenset[Parser]:

@@ -219,15 +219,15 @@ class Unit:
         values = self.code.values
         made = values[value.args[2]]
         old = values[made.args[0]] if made.op == "binary" else made
-        return old.op == "item" and all(self._is_same(*pair) for pair in zip(old.args, value.args, strict=False))
+        return old.op == "item" and all(self.is_same(*pair) for pair in zip(old.args, value.args, strict=False))
 
-    def _is_same(self, one: int, other: int) -> bool:
+    def is_same(self, one: int, other: int) -> bool:
         """Whether two values are one, or are written alike: attributes, items and constants."""
         one, other = self.root(one), self.root(other)
         a, b = self.code.values[one], self.code.values[other]
         if one == other or a.op != b.op or a.data != b.data or len(a.args) != len(b.args):
             return one == other
-        return a.op in _WRITTEN_ALIKE and all(map(self._is_same, a.args, b.args))
+        return a.op in _WRITTEN_ALIKE and all(map(self.is_same, a.args, b.args))
 
     @cached_property
     def users(self) -> Users:
