@@ -45,21 +45,26 @@ def _sample(at: Evaluation, dataset: Val) -> Val:
     return join(found) if found else UNKNOWN
 
 
-def _called(at: Evaluation, o: Obj, samples: Val) -> Val:
-    """What a function that puts samples together makes of them."""
+def _called(at: Evaluation, o: Obj, samples: Val, named: tuple[tuple[str, Val], ...] = ()) -> Val:
+    """What a function that puts samples together makes of them, and of what a `partial` gives it by name."""
+    if o[0] == "partial" and not o[2]:
+        return join([_called(at, each, samples, o[3]) for each in o[1].each] or [_OWN])
     if o[0] == "bound":
-        return _result(at, o[1], [o[2], samples])
+        return _result(at, o[1], [o[2], samples], dict(named))
     if o[0] == "unit":
-        return _result(at, o[1], [samples])
+        return _result(at, o[1], [samples], dict(named))
     unit = method_of(at, o, "__call__")
-    return _result(at, unit, [Val(frozenset({o})), samples]) if unit is not None else _OWN
+    return _result(at, unit, [Val(frozenset({o})), samples], dict(named)) if unit is not None else _OWN
 
 
-def _result(at: Evaluation, unit: Unit, given: list[Val]) -> Val:
+def _result(at: Evaluation, unit: Unit, given: list[Val], named: dict[str, Val] | None = None) -> Val:
     if unit.code.is_generator:
         return UNKNOWN
+    names = [name for name, _ in unit.code.params]
+    rest = [(named or {}).get(name, UNKNOWN) for name in names[len(given) :]]
+    passed = [*given, *rest]
     returned: Val = at.flow.part(("unit", unit), "returned")
-    made = instantiated(returned, lambda position: given[position] if position < len(given) else UNKNOWN)
+    made = instantiated(returned, lambda position: passed[position] if position < len(passed) else UNKNOWN)
     return Val(made.objs or UNKNOWN.objs, made.v | data(), made.n, made.p, made.state)
 
 
