@@ -54,6 +54,21 @@ def _report(place: Place, owner: Place, key: str, keys: set[str], is_alone: bool
 
 
 INCORRECT = [
+    # what a model gives that callers pass
+    """
+from torch import nn
+
+class Criterion(nn.Module):
+    def forward(self, outputs, targets):
+        return {"loss_labels": outputs - targets, "loss_boxes": outputs * targets}
+
+def step(model, criterion, samples, targets):
+    losses = criterion(model(samples), targets)
+    return losses["loss_labels"] + losses["loss_box"]  # error: MP146
+
+if __name__ == "__main__":
+    step(nn.Linear(2, 2), Criterion(), 1, 2)
+""",
     # dictionaries that are kept, gathered, grown and passed on
     """
 import copy

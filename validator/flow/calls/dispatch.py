@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from validator.domains.spmd import UNIFORM, Causes
+from validator.domains.spmd import NONE, UNIFORM, Causes
 from validator.flow.calls.arguments import Arguments
 from validator.flow.calls.construction import construct
 from validator.flow.calls.groups import of_group
@@ -59,11 +59,19 @@ def _of_callee(call: Call, callee: Val, kinds: set[str]) -> Val:
     call.certain = True
     note_choice(call.at, call.number, callee)
     if not callee.each or not kinds.isdisjoint(_UNTOLD):
-        found.append(unknown(call))
+        nobody = unknown(call)
+        found.append(nobody if not _is_told(call, callee) else Val(NONE, nobody.v, nobody.n, nobody.p, nobody.state))
     if call.is_of_attribute and is_unknown(callee):
         guess_units(call.at, call.number, call.name, call.arguments)
     run_sharded(call, callee)
     return join([*found, ANYTHING] if MORE in callee.objs else found)
+
+
+def _is_told(call: Call, callee: Val) -> bool:
+    """Whether what callers pass is known, and all that is called."""
+    return all(o[0] == "param" and call_passed(call.at, o[1], call.arguments)[1] for o in callee.each) and bool(
+        callee.each
+    )
 
 
 def _on_receiver(call: Call, result: Val) -> Val:
@@ -158,7 +166,7 @@ def _parameter(call: Call, o: Obj, arguments: Arguments) -> Val:
     passed: Val = call.at.flow.get("argument", call.at.unit, o[1])
     call.certain = False
     found = [external(call, each[1], arguments) for each in passed.each if each[0] == "ext"]
-    return join([call_passed(call.at, o[1], arguments), *found])
+    return join([call_passed(call.at, o[1], arguments)[0], *found])
 
 
 def _mesh_method(call: Call, o: Obj, arguments: Arguments) -> Val:
