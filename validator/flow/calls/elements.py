@@ -8,10 +8,12 @@ from validator.domains.placement import inherited
 from validator.domains.spmd import data
 from validator.flow.calls.libraries.batches import batch_of
 from validator.flow.calls.protocols import iterated, yielded
-from validator.flow.values import NOT_YET, UNKNOWN, Val, elements, join
+from validator.flow.values import COUNTED, NOT_YET, UNKNOWN, Val, elements, join
 
 if TYPE_CHECKING:
     from validator.flow.evaluation import Evaluation
+
+_HOLDING = frozenset({"tuple", "seq", "dict", "generator", "keeping", "made", "unordered", *COUNTED})
 
 
 def element(at: Evaluation, iterable: Val) -> Val:
@@ -28,7 +30,9 @@ def element(at: Evaluation, iterable: Val) -> Val:
             found.append(yielded(at, o))
         elif o[0] == "made" and any(each[0] in ("seq", "dict") for each in iterable.each):
             continue  # what it holds stands beside it
-        elif o[0] in ("param", "made", "ext", "inst", "self"):
+        elif o[0] == "param":
+            found.append(_of_passed(at, o[1]))
+        elif o[0] in ("made", "ext", "inst", "self"):
             found.append(iterated(o))
     result = join(found)
     if not result.objs and not result.v:
@@ -36,3 +40,14 @@ def element(at: Evaluation, iterable: Val) -> Val:
             return NOT_YET
         result = UNKNOWN
     return Val(result.objs, result.v | v, result.n, result.p, inherited(result.state, iterable.state))
+
+
+def _of_passed(at: Evaluation, position: int) -> Val:
+    """One element of what callers pass, where all of it is known; by what it varies the parameter says."""
+    passed: Val = at.flow.get("argument", at.unit, position)
+    if passed is NOT_YET:
+        return NOT_YET
+    if not passed.objs or any(o[0] not in _HOLDING for o in passed.each):
+        return UNKNOWN
+    held = element(at, passed)
+    return held if held is NOT_YET else Val(held.objs)
