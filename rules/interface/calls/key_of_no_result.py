@@ -54,6 +54,38 @@ def _report(place: Place, owner: Place, key: str, keys: set[str], is_alone: bool
 
 
 INCORRECT = [
+    # through parameters: batches of a loader that a generator gives on, what a dictionary of models gives
+    """
+from functools import partial
+
+from torch import nn
+from torch.utils.data import DataLoader
+
+class Boxes(nn.Module):
+    def forward(self, outputs, sizes):
+        return [{"scores": out, "boxes": size} for out, size in zip(outputs, sizes)]
+
+class Evaluator:
+    def update(self, predictions):
+        for name, prediction in predictions.items():
+            print(name, prediction["score"])  # error: MP146
+
+def every(loader, steps):
+    for batch in loader:
+        yield batch
+
+def collate(rows, scale):
+    return {"image": rows[0], "label": scale}
+
+def run(post, evaluator, loader):
+    for batch in every(loader, 10):
+        results = post["bbox"](batch["images"], batch["label"])  # error: MP146
+        evaluator.update({name: out for name, out in zip(batch["label"], results)})
+
+if __name__ == "__main__":
+    loader = DataLoader([1], collate_fn=partial(collate, scale=2))
+    run({"bbox": Boxes()}, Evaluator(), loader)
+""",
     # what a model gives that callers pass
     """
 from torch import nn

@@ -8,13 +8,16 @@ from validator.flow.calls.arguments import Arguments
 from validator.flow.calls.elements import element
 from validator.flow.calls.groups import index_in
 from validator.flow.values import (
+    BOTTOM,
     COUNTED,
+    NOT_YET,
     UNKNOWN,
     Obj,
     Val,
     beside,
     const,
     entries,
+    is_dictionary,
     is_text,
     join,
     sequence,
@@ -49,6 +52,8 @@ def iterates(at: Evaluation, name: str, arguments: Arguments, receiver: Val) -> 
         return _remade(at, name, values[0])
     if name in _COPYING:
         return values[0].objs if values else receiver.objs
+    if name in ("keys", "values", "items", "get"):
+        receiver = _as_passed(at, receiver)
     if name in ("keys", "values", "items"):
         return _view(at, name, receiver)
     if name == "get":
@@ -57,6 +62,13 @@ def iterates(at: Evaluation, name: str, arguments: Arguments, receiver: Val) -> 
     if name in ("chunk", "split", "unbind", "tolist", "itertools.chain"):
         return sequence(UNKNOWN).objs
     return frozenset()
+
+
+def _as_passed(at: Evaluation, receiver: Val) -> Val:
+    """Of a parameter the dictionaries that callers pass, where they pass nothing else."""
+    params = receiver.of("param")
+    passed: Val = at.flow.get("argument", at.unit, params[0][1]) if len(params) == len(receiver.objs) == 1 else BOTTOM
+    return Val(passed.objs) if passed is not NOT_YET and is_dictionary(passed) else receiver
 
 
 def _remade(at: Evaluation, name: str, given: Val) -> frozenset[Obj]:
