@@ -48,7 +48,7 @@ class Imports:
                     missing is None
                     or not row.level
                     and (self._is_elsewhere(row) or self._is_far(module, row, missing))
-                    or _excused(row.guards)
+                    or is_excused(row.guards)
                     or _is_looked_for(row.guards, missing)
                     or _for_other_release(module, row)
                     or self.may_have(module, missing)
@@ -232,7 +232,7 @@ def scope_of(module: Module, row: Import) -> Method | None:
     return module.functions.get(row.scope) if row.scope != "<module>" else None
 
 
-def _excused(guards: tuple[Guard, ...]) -> bool:
+def is_excused(guards: tuple[Guard, ...]) -> bool:
     for guard in guards:
         if guard.kind in ("try", "except", "with") and any(name in guard.text for name in _CAUGHT):
             return True
