@@ -49,7 +49,7 @@ from validator.domains.spmd import NONE, UNIFORM, Causes, decided_by, on_ways, o
 Obj = tuple[Any, ...]
 _COUNTING = ("size", "beyond", "counted", "miscounted", "as long")
 COUNTED = ("counted", "miscounted", "as long")  # what stands beside a list whose length is told by a number of ranks
-_DEEP = 4
+_DEEP = 3
 _MANY = 16
 _SYMBOLIC = ("param", "part")
 TOP: Obj = ("top",)
