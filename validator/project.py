@@ -179,14 +179,11 @@ class Project:
         tops = [path for path in self.finder.tops(top, file) if not (rest and self.finder.is_module_file(path))]
         if not any(self.finder.is_above(path, file) for path in tops):
             beside = self._beside_script(importer, [top, *rest]) or self.finder.beside([top, *rest], file)
-            module = self.module_at(beside) if beside is not None else None
-            modules += [module] if module is not None and module is not importer else []
+            modules += [module] if beside is not None and (module := self.module_at(beside)) is not None else []
         for path in tops:
             within = self.finder.is_below_package(os.path.dirname(path))
             path = "/".join([path, *rest])
             module = self.module_at(path)
-            if module is importer and not rest:
-                continue  # `import logging` in `logging.py`: another one is meant
             if module is not None:
                 modules.append(module)
             else:
@@ -196,7 +193,7 @@ class Project:
             # also a folder beside a program, which may be started there, where a package further up bears its name
             space = self.finder.in_namespace([top, *rest]) or self.finder.beside([top, *rest], file)
             module = self.module_at(space) if space is not None else None
-            modules = [module] if module is not None and module is not importer else []
+            modules = [module] if module is not None else []
         return modules + sorted(others, key=lambda each: isinstance(each, Missing))
 
     def _beside_script(self, importer: Module, parts: list[str]) -> str | None:
@@ -223,9 +220,9 @@ class Project:
         if row.level:
             module = self._relative(importer, row)
         elif row.name is None and row.asname is None:
-            return self.import_module(importer, name.partition(".")[0])
+            return self._another(importer, name.partition(".")[0])
         else:
-            module = self.import_module(importer, name)
+            module = self._another(importer, name)
         if row.name is None:
             return module
         if isinstance(module, External):  # a folder without an `__init__.py` has modules, and no code of its own
@@ -244,6 +241,11 @@ class Project:
         """What a module has under a name; where it lacks it, what another module has that its name may mean as well."""
         found = module.member(name)
         return self._elsewhere(importer, module.name, name, found) if isinstance(found, Missing) else found
+
+    def _another(self, importer: Module, name: str) -> Module | External | Unknown | Missing:
+        """The module that an import statement means: `import logging` in a `logging.py` is not about that file."""
+        found = [each for each in self._modules_of(importer, name) if each is not importer or "." in name]
+        return found[0] if found else External(name)
 
     def _elsewhere(self, importer: Module, name: str, member: str, missing: Missing) -> Symbol:
         """A member that the likeliest module of this name lacks, in the others of the same name."""

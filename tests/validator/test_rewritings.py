@@ -16,6 +16,7 @@ NOT_YET: dict[tuple[str, str, bool, int], str] = {
     ("inlined helper", "MP531", True, 2): "the object that spoke of the ring is no argument any more",
     ("moved definition", "MP539", True, 0): "what the main block starts stands in another file",
     ("else for return", "MP502", True, 14): "two branches come to one collective, at which the first is reported",
+    ("loop", "MP555", True, 3): "a list that a loop fills instead of a display: what is gathered into it may be read",
     ("dataclass field", "MP601", True, 1): "the rule reads names, and knows no fields",
 }
 CODES = ("MP5", "MP6")

@@ -116,6 +116,8 @@ def _is_iterator(place: Place) -> bool:
         return False
     if place.val.objs and all(o[0] == "generator" for o in place.val.each):
         return True
+    if any(o[0] == "bound" and not o[1].code.is_generator for o in place.operand(0).val.each):
+        return False  # a method of the project that is called so
     return place.method in (_GENERATORS if place.receiver is None else _MAKERS)
 
 
@@ -196,6 +198,24 @@ def show(model):
 
 CORRECT = [
     # a loader passes lists, whatever the annotation admits
+    # a method of the project of the name of one that makes an iterator
+    """
+import torch
+
+
+class Signature:
+    def parameters(self):
+        return (1, 2)
+
+
+def count(params):
+    return len([p for p in params]) + len([p for p in params if p > 1])
+
+
+def main():
+    signature = Signature()
+    return count(signature.parameters()), torch.zeros(1)
+""",
     """
 import torch
 from collections.abc import Iterable

@@ -31,6 +31,7 @@ from validator.flow.callgraph.indirect_calls import OF_LIBRARY
 from validator.flow.objects import Callee, Objects
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_test
+from validator.flow.values import UNKNOWN
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
@@ -90,6 +91,8 @@ def _checked(objects: Objects, function: Method, call: Call, place: Place) -> It
     rows = [_misplaced(seen, _positional(each.params)) for each in reached.callees]
     if not rows or None in rows or len(set(rows)) != 1 or any(each.given for each in reached.callees):
         return
+    if not reached.complete and len(callee.closed.objs - UNKNOWN.objs) > len(reached.callees):
+        return  # one of many things that may be called
     target, found = reached.callees[0], rows[0]
     if found is None or target.place is function or go_back(*found.names):
         return

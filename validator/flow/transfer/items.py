@@ -86,8 +86,9 @@ def _items_of_passed(at: Evaluation, parameter: int, key: Val) -> list[Val]:
     meshes = [part_of_mesh(mesh, key) for mesh in passed.of("mesh")]
     found = [sections.below(each, constant) for each in passed.of("section")]
     found += meshes or [NOT_YET if passed is NOT_YET else UNKNOWN]
-    if isinstance(constant, str) and is_dictionary(passed) and (held := picked(passed, constant)).objs:
-        found[-1] = held
+    if isinstance(constant, str) and is_dictionary(passed):
+        held = picked(passed, constant)
+        found = [held] if held.objs else [*found, held]
     elif isinstance(constant, int) and not isinstance(constant, bool) and constant >= 0 and not meshes:
         found[-1] = _of_passed(at, parameter, constant)
     return found
