@@ -402,6 +402,24 @@ print(args.ds.offload)  # error: MP301
 )
 
 CORRECT = (
+    # a variable of a file that holds another parser when its functions run
+    """import argparse
+
+config_parser = parser = argparse.ArgumentParser(add_help=False)
+parser.add_argument("--config")
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--lr", type=float)
+
+
+def parse():
+    config, rest = config_parser.parse_known_args()
+    return parser.parse_args(rest), config.config
+
+
+args, config = parse()
+print(args.lr)
+""",
     """# file: rl/__init__.py
 # file: rl/options.py
 import argparse

@@ -190,6 +190,14 @@ class Usage:
         symbols = [module.member(name) for module, name in given]
         return frozenset((each.module, each.name) for each in symbols if isinstance(each, Method | ClassDef))
 
+    def _starring(self, module: Module) -> Iterator[Module]:
+        """The files that take over all names of a file: `from .models import *`."""
+        if module.name.rpartition(".")[2] in self.project.starred:
+            for each in self.project.modules.values():
+                names = (each.absolute(name, level) for name, level in each.facts.star_imports)
+                if each is not module and any(self.project.import_module(each, name) is module for name in names):
+                    yield each
+
     def _starred(self, package: Module) -> Iterator[str]:
         """The names that a package takes over from others with `*`."""
         for name, level in package.facts.star_imports:
@@ -261,6 +269,7 @@ class Usage:
         outer, name = unit.outer, unit.name
         if unit.code.kind == "module":
             name = unit.module.name.rpartition(".")[2]
+            yield from ((top, _UNSAID) for each in self._starring(unit.module) if (top := self._top(each)) is not None)
         elif outer is not None and self.is_hook(unit):
             yield outer, _UNSAID
             return

@@ -254,6 +254,35 @@ def _of_library(call: Call) -> str:
 
 
 INCORRECT: tuple[str, ...] = (
+    # models that a registry of a library finds, because a package takes over all that their file has
+    """\
+# file: models/__init__.py
+from .dense import *
+# file: models/layers.py
+def encoding(positions, dim):
+    return positions * dim
+# file: models/dense.py
+from timm.models import register_model
+
+from .layers import encoding
+
+
+class Dense:
+    def __init__(self):
+        self.positions = encoding(positions=8, d_hid=4)  # error: MP121
+
+
+@register_model
+def dense():
+    return Dense()
+# file: train.py
+from timm.models import create_model
+
+import models
+
+if __name__ == "__main__":
+    create_model("dense")
+""",
     # a network that is kept under a name which libraries have too; a class that a function makes and gives back
     """\
 # file: models.py

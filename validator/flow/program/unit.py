@@ -207,6 +207,32 @@ class Unit:
         return {self.root(value.args[0]): value.data for value in self.code.values if value.op == "store_global"}
 
     @cached_property
+    def overwritten(self) -> frozenset[int]:
+        """Where a file stores something in a variable that surely holds another value when its functions run: it stores
+        that further below, whatever happens, and runs none of the project's functions in between."""
+        values, blocks = self.code.values, self.code.blocks
+        found: set[int] = set()
+        later: set[str] = set()  # what is stored below
+        for number in range(len(values) - 1, -1, -1) if self.code.kind == "module" else ():
+            value = values[number]
+            if value.op == "call" and self._runs_own(value):
+                later.clear()
+            elif value.op == "store_global":
+                if value.data in later:
+                    found.add(number)
+                block = blocks[value.block]
+                if block.loop < 0 and not block.handlers and not self.control.deciding(value.block):
+                    later.add(value.data)
+        return frozenset(found)
+
+    def _runs_own(self, call: Value) -> bool:
+        """Whether a call, as the file tells it by itself, runs a function of the project."""
+        callee = self.code.values[self.root(call.args[0])]
+        first = self.beginning(call.args[0])  # what a variable holds is asked for a method of its own, as a rule
+        symbol = self.symbol(first) if first.op in ("name", "import") else None
+        return callee.op not in ("attr", "name", "import") or isinstance(symbol, Module | Method | ClassDef)
+
+    @cached_property
     def foreign(self) -> frozenset[str]:
         """The names of attributes that are stored, or filled, in other objects than the one on which it is called."""
         rows = [(value.data, value.args[0]) for value in self.code.values if value.op == "store_attr"]

@@ -65,7 +65,7 @@ def _left(at: Evaluation, placed: dict[int, frozenset[str]]) -> _Left:
             kept = attribute_stored(at, value)
             kept = kept.placed(placed[number]) if number in placed else kept
             left.attributes.append((at.vals[value.args[0]], value.data, kept))
-        elif value.op == "store_global":
+        elif value.op == "store_global" and number not in at.unit.overwritten:
             filling = around_groups(at, value.args[0], value.block)
             _also(left.global_names, value.data, stored_under(at, value.block, at.vals[value.args[0]], filling))
         elif value.op == "store_class":
