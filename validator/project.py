@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from operator import itemgetter
@@ -177,6 +178,9 @@ class Project:
         file = importer.source.absolute
         # a module beside the importer may bear the name of an installed package, which has modules of its own
         tops = [path for path in self.finder.tops(top, file) if not (rest and self.finder.is_module_file(path))]
+        if not rest and top in sys.stdlib_module_names:  # found first, but from a program in the folder of such a file
+            plain = self.finder.is_module_file
+            tops = [path for path in tops if not plain(path) or self._has_program(os.path.dirname(path))]
         if not any(self.finder.is_above(path, file) for path in tops):
             beside = self._beside_script(importer, [top, *rest]) or self.finder.beside([top, *rest], file)
             modules += [module] if beside is not None and (module := self.module_at(beside)) is not None else []

@@ -136,6 +136,18 @@ def level():
 if __name__ == "__main__":
     print(1)
 """,
+    # a file of the name of a module of Python, in a folder in which nothing is started
+    """# file: util/logging.py
+def master_print(text):
+    print(text)
+# file: util/decoder/loader.py
+import logging
+
+logger = logging.getLogger(__name__)
+# file: main.py
+if __name__ == "__main__":
+    import util.decoder.loader
+""",
     # another object of the same name
     """# file: utils.py
 def write(text):

@@ -25,6 +25,7 @@ from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.values.text_origins import text_origins
+from validator.models.members import of_libraries
 from validator.project import Project
 from validator.rule import Rule
 from validator.settings.classes import Schemas
@@ -84,12 +85,13 @@ def _compared(place: Place, options: dict[str, Option], namespaces: Namespaces) 
 
 
 def _option(place: Place, options: dict[str, Option], namespaces: Namespaces) -> str:
-    """The option that an attribute is; empty where it is none, or one of something else that has the name."""
+    """The option that an attribute is; empty where it is none, or one of something else that has the name: of what is
+    not known, where libraries have it, too (`device.type`)."""
     name = str(place.value.data) if place.value.op == "attr" else ""
     if name not in options:
         return ""
     held = namespaces.held(place.operand(0))
-    unknown = all(o[0] == "top" for o in place.operand(0).closed.each)
+    unknown = all(o[0] == "top" for o in place.operand(0).closed.each) and name not in of_libraries()
     return name if any(each.below(name) == name for each in held) or unknown else ""
 
 
@@ -143,6 +145,17 @@ INCORRECT = [_PROGRAM.format(choice="group_norm", mark="  # error: MP316")]
 
 CORRECT = [
     _PROGRAM.format(choice="grpo", mark=""),
+    # what is not known has an attribute of that name, as devices have
+    """
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--type", choices=("instance", "semantic", "panoptic"), default="instance")
+args = parser.parse_args()
+
+def use(tensor):
+    return tensor.device.type == "cuda" or args.type == "instance"
+""",
     # the test is left over: each choice has its way
     """
 import argparse
