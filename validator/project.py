@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from validator.definitions import ClassDef, External, Method, Missing, Module, Symbol, Unknown, Value
 from validator.facts.model import Call, Guard, Import
 from validator.files import naming
+from validator.models.members.public_names import LIBRARIES
 from validator.source import SourceFile
 
 if TYPE_CHECKING:
@@ -198,7 +199,45 @@ class Project:
             space = self.finder.in_namespace([top, *rest]) or self.finder.beside([top, *rest], file)
             module = self.module_at(space) if space is not None else None
             modules = [module] if module is not None else []
+        if not modules and not others:
+            modules += self._on_path(importer, name)
         return modules + sorted(others, key=lambda each: isinstance(each, Missing))
+
+    def _on_path(self, importer: Module, name: str) -> list[Module]:
+        """The one module of that name below some folder, where a file beside the importer puts folders on the search
+        path: `sys.path.insert(0, "../lib")`."""
+        top, *rest = name.split(".")
+        if (
+            top in sys.stdlib_module_names
+            or top in LIBRARIES
+            or os.path.dirname(importer.source.absolute) not in self._adding
+        ):
+            return []
+        whole = "/".join([top, *rest])
+        found = []
+        for module in self._by_last.get((rest or [top])[-1], []):
+            inside = module.source.absolute.removesuffix("/__init__.py").removesuffix(".py")
+            folder = inside.removesuffix(f"/{whole}")
+            if folder != inside and not self.finder.is_below_package(f"{folder}/_"):
+                found.append(module)
+        return found if len(found) == 1 and found[0] is not importer else []
+
+    @cached_property
+    def _by_last(self) -> dict[str, list[Module]]:
+        """The modules by the last part of their names."""
+        found: dict[str, list[Module]] = {}
+        for module in self.modules.values():
+            folder, file = os.path.split(module.source.absolute)
+            last = os.path.basename(folder) if file == "__init__.py" else file.removesuffix(".py")
+            found.setdefault(last, []).append(module)
+        return found
+
+    @cached_property
+    def _adding(self) -> frozenset[str]:
+        """The folders of files that add to the search path."""
+        rows = self.calls("insert", "append", "extend")
+        files = (f.module.source.absolute for f, call in rows if call.target.startswith("sys.path."))
+        return frozenset(map(os.path.dirname, files))
 
     def _beside_script(self, importer: Module, parts: list[str]) -> str | None:
         """The module that a name means beside a program in a package above the importer: where that is started, its own

@@ -148,6 +148,23 @@ logger = logging.getLogger(__name__)
 if __name__ == "__main__":
     import util.decoder.loader
 """,
+    # a file of a package, of the name of a library that a test imports
+    """# file: tools/__init__.py
+# file: tools/pytest.py
+def run():
+    return 0
+# file: tests/conftest.py
+import sys
+
+import pytest
+
+sys.path.append("..")
+
+
+@pytest.fixture
+def seed():
+    return 0
+""",
     # another object of the same name
     """# file: utils.py
 def write(text):

@@ -254,6 +254,28 @@ def _of_library(call: Call) -> str:
 
 
 INCORRECT: tuple[str, ...] = (
+    # a folder that a file beside the program puts on the search path
+    """\
+# file: lib/core/loss.py
+def criterion(config, train=True):
+    return config, train
+# file: tools/_init_paths.py
+import os.path as osp
+import sys
+
+
+def add_path(path):
+    sys.path.insert(0, path)
+
+
+add_path(osp.join(osp.dirname(__file__), "..", "lib"))
+# file: tools/train.py
+import _init_paths
+from core.loss import criterion
+
+if __name__ == "__main__":
+    criterion({}, training=False)  # error: MP121
+""",
     # models that a registry of a library finds, because a package takes over all that their file has
     """\
 # file: models/__init__.py
