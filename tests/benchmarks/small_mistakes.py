@@ -349,7 +349,7 @@ def findings(folder: Path) -> list[dict[str, Any]]:
 def told(before: set[tuple[str, str]], mistakes: list[Mistake], tree: Tree) -> dict[int, list[str]]:
     """Which of the mistakes, planted together, are found by which rules."""
     with tempfile.TemporaryDirectory() as above:
-        folder = Path(above) / "tree"
+        folder = Path(above) / tree.root.resolve().name  # its own files may import it by its name
         planted(tree, mistakes, folder)
         rows = [row for row in findings(folder) if row["severity"] != "note" and _identity(row) not in before]
     by: dict[int, list[str]] = {}
