@@ -60,18 +60,12 @@ def _of_callee(call: Call, callee: Val, kinds: set[str]) -> Val:
     note_choice(call.at, call.number, callee)
     if not callee.each or not kinds.isdisjoint(_UNTOLD):
         nobody = unknown(call)
-        found.append(nobody if not _is_told(call, callee) else Val(NONE, nobody.v, nobody.n, nobody.p, nobody.state))
+        told = call.told and kinds == {"param"}
+        found.append(Val(NONE, nobody.v, nobody.n, nobody.p, nobody.state) if told else nobody)
     if call.is_of_attribute and is_unknown(callee):
         guess_units(call.at, call.number, call.name, call.arguments)
     run_sharded(call, callee)
     return join([*found, ANYTHING] if MORE in callee.objs else found)
-
-
-def _is_told(call: Call, callee: Val) -> bool:
-    """Whether what callers pass is known, and all that is called."""
-    return all(o[0] == "param" and call_passed(call.at, o[1], call.arguments)[1] for o in callee.each) and bool(
-        callee.each
-    )
 
 
 def _on_receiver(call: Call, result: Val) -> Val:
@@ -166,7 +160,9 @@ def _parameter(call: Call, o: Obj, arguments: Arguments) -> Val:
     passed: Val = call.at.flow.get("argument", call.at.unit, o[1])
     call.certain = False
     found = [external(call, each[1], arguments) for each in passed.each if each[0] == "ext"]
-    return join([call_passed(call.at, o[1], arguments)[0], *found])
+    given, told = call_passed(call.at, o[1], arguments)
+    call.told = call.told and told
+    return join([given, *found])
 
 
 def _mesh_method(call: Call, o: Obj, arguments: Arguments) -> Val:

@@ -20,7 +20,7 @@ class Call:
     spells. What is called may get others: a `partial` has some of its own.
     """
 
-    __slots__ = ("arguments", "at", "certain", "name", "number", "receiver", "value")
+    __slots__ = ("arguments", "at", "certain", "name", "number", "receiver", "told", "value")
 
     def __init__(self, at: Evaluation, number: int, value: Instruction) -> None:
         callee = at.code.values[value.args[0]]
@@ -31,6 +31,7 @@ class Call:
         self.name: str = callee.data if callee.op in ("attr", "name") else ""
         self.receiver = at.known(callee.args[0], value.block) if callee.op == "attr" else BOTTOM
         self.certain = True  # whether what is called is known for certain
+        self.told = True  # whether all is known that callers pass for the parameters which are called
 
     @property
     def is_of_attribute(self) -> bool:

@@ -50,19 +50,18 @@ def _called(at: Evaluation, o: Obj, samples: Val, named: tuple[tuple[str, Val], 
     if o[0] == "partial" and not o[2]:
         return join([_called(at, each, samples, o[3]) for each in o[1].each] or [_OWN])
     if o[0] == "bound":
-        return _result(at, o[1], [o[2], samples], dict(named))
+        return _result(at, o[1], [o[2], samples], named)
     if o[0] == "unit":
-        return _result(at, o[1], [samples], dict(named))
+        return _result(at, o[1], [samples], named)
     unit = method_of(at, o, "__call__")
-    return _result(at, unit, [Val(frozenset({o})), samples], dict(named)) if unit is not None else _OWN
+    return _result(at, unit, [Val(frozenset({o})), samples], named) if unit is not None else _OWN
 
 
-def _result(at: Evaluation, unit: Unit, given: list[Val], named: dict[str, Val] | None = None) -> Val:
+def _result(at: Evaluation, unit: Unit, given: list[Val], named: tuple[tuple[str, Val], ...] = ()) -> Val:
     if unit.code.is_generator:
         return UNKNOWN
-    names = [name for name, _ in unit.code.params]
-    rest = [(named or {}).get(name, UNKNOWN) for name in names[len(given) :]]
-    passed = [*given, *rest]
+    by_name = dict(named)
+    passed = [*given, *(by_name.get(name, UNKNOWN) for name, _ in unit.code.params[len(given) :])]
     returned: Val = at.flow.part(("unit", unit), "returned")
     made = instantiated(returned, lambda position: passed[position] if position < len(passed) else UNKNOWN)
     return Val(made.objs or UNKNOWN.objs, made.v | data(), made.n, made.p, made.state)
