@@ -10,8 +10,9 @@ What it does
     set up its process group, on all ranks, where nothing takes the error (`ignore_errors=True`, `except`) and the path
     does not tell the rank. Silent in demonstrations and tests, in a group of one process, and where ranks have changed
     into folders of their own. A note where nothing shows that the writers harm each other: that what they write differs
-    between ranks, that a rank reads the file before all have written it, or that only the first can do it at all (an
-    upload, `os.rename`, `os.symlink`).
+    between ranks, that it is a file of tensors (`torch.save`), that a rank reads the file before all have written it,
+    or that only the first can do it at all (an upload, `os.rename`, `os.symlink`); and where they add to a file, whose
+    lines are then there once for each rank.
 
 Why is this bad
     Many writers of one file: the last one's numbers are kept, others read a file that was just truncated, uploads fail,
@@ -80,22 +81,25 @@ def check_project(project: Project) -> Iterator[Finding]:
     accesses = project.analysis(Files).accesses
     anchors: dict[Unit, Place | None] = {}
     apart = _in_own_folders(queries)
-    for place, is_remote in sorted(_writes(accesses, queries), key=lambda row: (row[0].unit.path, row[0].at)):
+    for place, named, is_remote in sorted(_writes(accesses, queries), key=lambda row: (row[0].unit.path, row[0].at)):
         unit = place.unit
-        if unit not in traces.effectful or is_aside(unit.path) or _excused(place) or (unit in apart and not is_remote):
+        if unit not in traces.effectful or is_aside(unit.path) or _excused(place, named):
+            continue
+        if unit in apart and not is_remote:
             continue
         if unit not in anchors:
             anchors[unit] = _by_all(unit, queries)
         anchor = anchors[unit]
         if anchor is not None:
             name, run = place.operand(0).text, _name(anchor)
-            harmful = (
-                is_remote or _is_done_once(place) or _differs(place, accesses) or _is_read(traces, place, accesses)
-            )
+            alone = is_remote or _is_done_once(place) or _is(place, "of_tensors")
+            adds = any(each.place == place and each.kind == "append" for each in accesses)
+            harmful = not adds and (alone or _differs(place, accesses) or _is_read(traces, place, accesses))
             yield RULE.finding(
                 unit.path,
                 place.at,
-                f"`{name}`{place.where} writes the same files on many ranks, which all run `{run}` there",
+                f"`{name}`{place.where} {'adds to' if adds else 'writes'} the same files on many ranks, which all run"
+                f" `{run}` there",
                 help=_HELP,
                 related=[Related(unit.path, anchor.at[0], f"every rank calls `{run}` here")],
                 context=f"{unit.qualname}:{name}",
@@ -107,15 +111,20 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _name(call: Place) -> str:
     """What a call calls, for messages."""
-    return call.method or next((target.unit.name for target in call.result.sites[call.number].targets), "")
+    called = (target.unit.name for target in call.result.sites[call.number].targets)
+    return call.method or next(filter(None, called), call.text)
 
 
 def _is_done_once(place: Place) -> bool:
     """Whether what a call does with files cannot be done a second time."""
-    alone = place.flow.models.files["done_once"]
-    known = any(o[0] == "ext" and o[1] in alone for o in place.operand(0).val.each)
     again = place.argument("dirs_exist_ok")
-    return known and not place.is_tried and (again is None or again.val.is_const(False))
+    return _is(place, "done_once") and not place.is_tried and (again is None or again.val.is_const(False))
+
+
+def _is(place: Place, kind: str) -> bool:
+    """Whether a call is one of a kind of those that work on files."""
+    rows = place.flow.models.files[kind]
+    return any(o[0] == "ext" and o[1] in rows for o in place.operand(0).val.each)
 
 
 def _differs(place: Place, accesses: list[Access]) -> bool:
@@ -170,7 +179,7 @@ def _removals(queries: Queries) -> Iterator[Finding]:
         if is_aside(unit.path) or call.is_tried or _takes_errors(call) or only(call.under, "rank", "member", "data"):
             continue
         path = call.operand(1) if len(call.value.args) > 1 else call
-        if path.varies("rank", "member", "data") or any(map(_OWN.search, path.words)) or _excused(call):
+        if path.varies("rank", "member", "data") or any(map(_OWN.search, path.words)) or _excused(call, (call,)):
             continue
         asked = {word for test in call.tests for word in test.words if word != "exists"}
         named = queries.flow.models.ranks["names"]  # who asks for a rank by its name lets one do it
@@ -192,14 +201,14 @@ def _takes_errors(call: Place) -> bool:
     return named or ignoring is not None and not ignoring.val.is_const(False)
 
 
-def _writes(accesses: list[Access], queries: Queries) -> Iterator[tuple[Place, bool]]:
-    """Calls that write what is the same on all ranks, where tests of the rank leave more than one, and whether they
-    write to remote storage."""
+def _writes(accesses: list[Access], queries: Queries) -> Iterator[tuple[Place, tuple[Place, ...], bool]]:
+    """Calls that write what is the same on all ranks, where tests of the rank leave more than one, the expressions that
+    say where they write, and whether they write to remote storage."""
     for access in accesses:
         place = access.place
         called = place.result.sites.get(place.number)
         if (
-            access.kind != "write"
+            access.kind not in ("write", "append")
             or "*" in access.name
             or not access.name
             or access.apart
@@ -207,11 +216,11 @@ def _writes(accesses: list[Access], queries: Queries) -> Iterator[tuple[Place, b
             or place.method == "save_pretrained"  # of models that are whole on each rank: below
         ):
             continue
-        if only(access.under, "rank", "member") or any(_OWN.search(word) for word in place.words):
+        if only(access.under, "rank", "member") or any(_OWN.search(w) for each in access.written for w in each.words):
             continue
         told = (test.varies("rank", "member") or any(map(_ALONE.search, test.words)) for test in place.tests)
         if not any(told):
-            yield place, False
+            yield place, access.written, False
     for place in queries.named("save_pretrained", "copy", "put", *_REMOTE):
         receiver = place.receiver
         if receiver is None or _leaves_one(place) or not place.value.data.names or _is_own(place) or place.operations:
@@ -221,7 +230,7 @@ def _writes(accesses: list[Access], queries: Queries) -> Iterator[tuple[Place, b
             continue
         if place.method in ("copy", "put") and not any("hdfs" in word for word in receiver.words):
             continue
-        yield place, place.method != "save_pretrained"
+        yield place, (place,), place.method != "save_pretrained"
 
 
 def _is_unwrapped(model: Place) -> bool:
@@ -285,14 +294,15 @@ def _is_of_one(setting: Place) -> bool:
     return size is not None and size.closed.is_const(1)
 
 
-def _excused(place: Place) -> bool:
-    """Whether the destination differs between ranks, or a condition says that one process writes."""
+def _excused(place: Place, named: tuple[Place, ...]) -> bool:
+    """Whether the destination, which some expressions name, differs between ranks, or a condition says that one process
+    writes."""
     if not {"is_main_process", "**"}.isdisjoint(place.value.data.names):
         return True
     asked = {word.lower() for test in place.tests for word in test.words}
     coordinates = {word for word in asked if word.endswith("_rank")}
     told = any(map(_ONE.search, asked)) or len(coordinates) > 2
-    return told or any(_RANK.search(word) for word in place.words)
+    return told or any(_RANK.search(word) for each in named for word in each.words)
 
 
 INCORRECT = [
@@ -355,6 +365,19 @@ def save(model, folder):
     accelerator = Accelerator()
     accelerator.wait_for_everyone()
     accelerator.unwrap_model(model).save_pretrained(folder)  # error: MP537
+""",
+    # what is written may speak of devices, where the path does not
+    """
+import os
+import torch
+import torch.distributed as dist
+
+def main(model, gpu, folder):
+    model = model.cuda(gpu)
+    dist.barrier()
+    torch.save({"model": model.state_dict()}, os.path.join(folder, "last.pt"))  # error: MP537
+    with open(os.path.join(folder, "log.txt"), "a") as log:  # error: MP537
+        log.write("done")
 """,
     # what is removed
     """
