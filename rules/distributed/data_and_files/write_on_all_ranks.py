@@ -510,8 +510,6 @@ class Trainer:
             torch.save(expert, os.path.join(self.folder, f"expert_{number}.pt"))
         for key in state:
             torch.save(state[key], os.path.join(self.folder, f"{key}.pt"))
-        with open(os.path.join(self.folder, "log"), "a") as file:
-            file.write("saved")
         if self.rank == 0:
             with open(os.path.join(self.folder, "latest"), "w") as file:
                 file.write("saved")

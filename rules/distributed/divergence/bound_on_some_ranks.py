@@ -23,7 +23,7 @@ from validator.flow.queries.outside_program import is_aside
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP578", "bound-on-some-ranks", "error", "1.0", tokens=("rank", "is_main", "is_master"))
+RULE = Rule("MP544", "bound-on-some-ranks", "error", "1.0", tokens=("rank", "is_main", "is_master"))
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -132,8 +132,8 @@ def train(model, loader, folder, every):
         loss = model(batch)
         loss.backward()
         if step % every == 0:
-            torch.save(model.state_dict(), f"{checkpoints}/{step}.pt")  # error: MP578
-    writer.close()  # error: MP578
+            torch.save(model.state_dict(), f"{checkpoints}/{step}.pt")  # error: MP544
+    writer.close()  # error: MP544
 """,
 )
 

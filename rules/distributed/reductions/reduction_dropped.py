@@ -4,9 +4,10 @@ What it does
     Reports a call, used as a statement, of a function that only gives back what it reduced: its collectives work on
     copies (`tensor.to(device)`, a list made for the purpose), it changes none of its arguments and stores nothing. So
     it is with collectives of libraries that give a new tensor, such as Accelerate's `gather` and `reduce`. Reports also
-    a collective that writes into a copy of a tensor (`t = t.cuda()`) which nothing reads afterwards, one that gathers
-    what the program has computed into a list or a tensor made for the purpose that nothing reads, and
-    `broadcast_object_list([x])`, which puts what it receives into a list that nobody has.
+    a collective on a tensor that the function has read before and that nothing reads afterwards; one that writes into a
+    copy of a tensor (`t = t.cuda()`) which nothing reads afterwards, one that gathers what the program has computed
+    into a list or a tensor made for the purpose that nothing reads, and `broadcast_object_list([x])`, which puts what
+    it receives into a list that nobody has.
 
 Why is this bad
     The caller goes on with the number of its own rank. Logs and schedules are wrong, ranks that decide by it decide
@@ -49,6 +50,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             yield _report_copy(call, copy, "a copy that")
         elif (made := unread_result(queries, call)) is not None:
             yield _report_copy(call, made, "made for the purpose, which")
+        elif (read := _read_before_alone(call)) is not None:
+            yield _report_late(call, read)
     for unit, made in giving.items():
         for call in queries.calls_of(unit):
             targets = queries.targets(call)
@@ -134,6 +137,59 @@ def _unread_copy(call: Place) -> Place | None:
     return None
 
 
+def _read_before_alone(call: Place) -> Place | None:
+    """Where a tensor is read that a collective reduces in place, if that is before the collective, and what the
+    collective leaves in it is never read, nor what is computed of that."""
+    operation = next((each for each in call.operations if each.sure and not each.row.objects), None)
+    written = _written(operation.row) if operation is not None and operation.row.root is None else None
+    into = call.argument(*written) if written is not None else None
+    if (
+        into is None
+        or call.hands_on
+        or is_test(call.unit.path)
+        or any(v.op == "closure" for v in call.unit.code.values)
+    ):
+        return None
+    forms = [into.root]  # the tensor, after each call that was given it
+    for form in forms:
+        forms += [user for user in form.users if user.value.op == "mut" and user.value.args[0] == form.number]
+    behind = [form for form in forms if form.value.op == "mut" and form.value.args[1] == call.number]
+    before = [form for form in forms if form not in behind]
+    reads = [user for form in before for user in form.users if user.value.op != "mut" and user.number != call.number]
+    if forms[0].value.op not in ("call", "binary") or not behind or not reads:
+        return None
+    if not all(map(_is_own_reading, reads)) or any(map(_is_used, behind)):
+        return None
+    return min(reads, key=lambda place: place.at)
+
+
+def _is_own_reading(place: Place) -> bool:
+    """Whether something is computed of a tensor that shares no memory with it."""
+    if place.value.op != "attr":
+        return place.value.op in ("binary", "compare")
+    tensors = place.flow.models.tensors
+    shared = {*tensors["views"], *tensors["moves"], *tensors["casts"]}
+    calls = place.users
+    called = bool(calls) and all(user.value.op == "call" and user.value.args[0] == place.number for user in calls)
+    return called and place.value.data not in shared
+
+
+def _is_used(place: Place) -> bool:
+    """Whether a value is used for more than to compute what is not used."""
+    seen, queue = {place.number}, [place]
+    while queue:
+        each = queue.pop()
+        if each.number in each.unit.code.returned:
+            return True
+        for user in each.users:
+            if user.value.op not in ("phi", "mut", "binary"):
+                return True
+            if user.number not in seen:
+                seen.add(user.number)
+                queue.append(user)
+    return False
+
+
 def _is_for_nothing_else(call: Place, made: Place) -> bool:
     """Whether a list is made of variables in the very call to which it is given, and nobody else has it."""
     value = made.value
@@ -182,6 +238,17 @@ def _report_copy(call: Place, copy: Place, what: str) -> Finding:
     )
 
 
+def _report_late(call: Place, read: Place) -> Finding:
+    return RULE.finding(
+        call.unit.path,
+        call.at,
+        f"`{call.text}`{call.where} comes after the tensor was read, and nothing reads it afterwards",
+        help="reduce it before it is read",
+        related=[Related(call.unit.path, read.at[0], "it is read here, as each rank has it")],
+        context=f"{call.unit.qualname}:{call.method}:late",
+    )
+
+
 def _is_given(place: Place) -> bool:
     """Whether a value is an argument of its function, and not the object whose method it is."""
     return place.value.op == "param" and not place.unit.is_receiver(place.number)
@@ -226,6 +293,20 @@ def _report(call: Place, made: Place | None) -> Finding:
 
 
 INCORRECT = (
+    # read before it is reduced
+    """
+import torch.distributed as dist
+
+def evaluate(model, batches):
+    total, steps = 0, 0
+    for batch in batches:
+        loss = model(batch)
+        total += loss.mean().item()
+        steps += 1
+        dist.all_reduce(loss)  # error: MP555
+        loss = loss / dist.get_world_size()
+    return total / steps
+""",
     """
 import torch
 import torch.distributed as dist
@@ -292,6 +373,27 @@ class Queue:
 )
 
 CORRECT = (
+    # read before and afterwards, or by somebody who shares its memory
+    """
+import torch.distributed as dist
+
+def evaluate(model, batches, kept):
+    own, total = 0, 0
+    for batch in batches:
+        loss = model(batch)
+        own += loss.item()
+        dist.all_reduce(loss)
+        total += loss.item()
+    shared = model.measure(kept)
+    flat = shared.view(-1)
+    print(shared.mean())
+    dist.all_reduce(shared)
+    last = model.measure(kept)
+    kept.append(last)
+    print(last.mean())
+    dist.all_reduce(last)
+    return own, total, flat
+""",
     # the body of the helper stands where it is called
     """
 import torch
