@@ -81,9 +81,11 @@ def _slices(queries: Queries) -> Iterator[_Found]:
     parts += [share.user for share in shares(queries) if share.user.value.op == "item"] if units else []
     for part in (part for part in dict.fromkeys(parts) if not is_aside(part.unit.path)):
         divided = _first(part.operand(1)).varies("rank")
-        for draw in _drawn_before(part.operand(0), _GIVEN) if divided else ():
+        near = set(_drawn_before(part.operand(0), _GIVEN)) if divided else set()
+        for draw in _drawn_before(part.operand(0)) if divided else ():
             apart = _among(_apart(draw), frozenset(c.axis for c in divided))
-            if apart and not _is_undone(queries, draw):
+            known = draw in near or any(c.sure for c in apart)  # far away something else may have made orders alike
+            if apart and known and not _is_undone(queries, draw):
                 yield draw, apart, part
 
 

@@ -1,11 +1,11 @@
 """A forward pass of the module inside of `DistributedDataParallel` whose loss is trained on.
 
 What it does
-    Reports a call of `model.module`, itself or by a function that takes the wrapper off, where DDP wraps `model` and
-    the result is a part of what `backward()` is called on, in the same function; of one of its methods where nothing
-    in that comes from the `forward` of a wrapped model. Silent under `no_grad`, behind `detach()`, where the
-    function reduces something by itself, and where a model only judges what another one has made, which learns from it
-    (the generator's step of a GAN), while it learns from forward passes of its own.
+    Reports a call of `model.module`, itself, by an attribute that keeps it or by a function that takes the wrapper off,
+    where DDP wraps `model` and the result is a part of what `backward()` is called on, in the same function; of one of
+    its methods where nothing in that comes from the `forward` of a wrapped model. Silent under `no_grad`, behind
+    `detach()`, where the function reduces something by itself, and where a model only judges what another one has made,
+    which learns from it (the generator's step of a GAN), while it learns from forward passes of its own.
 
 Why is this bad
     DDP prepares the reduction of gradients in its own `forward`. Past that, each rank keeps gradients of its own, and
@@ -71,7 +71,8 @@ def _forwards(queries: Queries, unit: Unit) -> Iterator[tuple[Place, Place, bool
 
 
 def _around(inner: Place) -> Place | None:
-    """The model whose `module` a value may be, where DDP wraps it: also behind a function that takes it off."""
+    """The model whose `module` a value may be, where DDP wraps it: also behind a function that takes it off, and in an
+    attribute."""
     seen: set[Place] = {inner.root}
     queue: list[tuple[Place, tuple[Place, ...]]] = [(inner.root, ())]
     for place, calls in queue:
@@ -81,7 +82,7 @@ def _around(inner: Place) -> Place | None:
                 model = passed_from(call, model)
             if may(model.closed.state, "ddp"):
                 return model
-        if place.value.op not in ("phi", "call"):
+        if place.value.op not in ("phi", "call", "attr"):
             continue
         through = (place, *calls) if place.value.op == "call" else calls
         for source in sources(place) or ():
@@ -198,6 +199,30 @@ plain(print, [])
 
 # a function takes the wrapper off; a method of what is wrapped
 INCORRECT += [
+    # an attribute keeps it
+    """
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+class Agent:
+    def __init__(self, network, optimizer):
+        self.network, self.optimizer = network, optimizer
+        if isinstance(network, DDP):
+            self.inner = network.module
+        else:
+            self.inner = network
+
+    def update(self, batch):
+        loss = self.inner(batch).mean()  # error: MP560
+        loss.backward()
+        self.optimizer.step()
+
+def main(network, optimizer, batches, ddp):
+    if ddp:
+        network = DDP(network)
+    agent = Agent(network, optimizer)
+    for batch in batches:
+        agent.update(batch)
+""",
     _UNWRAPPED.replace("{loss}", "bare(self.model).loss(images, wanted).mean()  # error: MP560"),
     _UNWRAPPED.replace("{loss}", "self.model.module.loss(images) - wanted  # error: MP560"),
 ]
