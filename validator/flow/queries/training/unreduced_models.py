@@ -64,12 +64,12 @@ class UnreducedModels:
         for optimizer, given in self._optimizers():
             if is_aside(optimizer.unit.path) or only(optimizer.under, "rank", "member"):
                 continue
-            for made in self.behind(given).makers:
-                trained = self._trained(optimizer, made) if made not in told else None
-                told.add(made)
-                if trained is not None:
-                    yield trained
-                    break
+            makers = self.behind(given).makers
+            fresh = (self._trained(optimizer, made) for made in makers if told.isdisjoint(makers))
+            trained = next((each for each in fresh if each is not None), None)
+            if trained is not None:
+                told.update(makers)
+                yield trained
 
     def _trained(self, optimizer: Place, made: Place) -> Trained | None:
         """The same of one optimizer and a model; None where something may make one of the gradients of all ranks."""
