@@ -81,6 +81,7 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   [parameter, position]`: an argument of which each rank of `axes` passes its own part.
 - `objects = true`: pickles Python objects; `length = [parameter, position]`: a list that has as many elements on all
   ranks.
+- `trains = [parameter, position]`: the model, or the parameters, for which the call makes an optimizer.
 - `pieces = [[tensor, sizes], …]`: of each of these tensors the sizes, along its first dimension, of the pieces that go
   to the ranks or come from them.
 
@@ -108,6 +109,9 @@ only where an argument differs between ranks (`[]` for an item). `[exceptions]`:
 (empty: they stand beside it).
 `[hooks]`, by the name of the method: it keeps the function in its argument `hook = [parameter, position]` and calls it
 later with so many `arguments`, or with as many as a switch says that is on (`with = {switch = arguments}`).
+`[gradients]`: who makes one gradient of those of all ranks: libraries and functions that surely do not (`leaving`),
+that may (`reducing`), methods that keep a function which may (`hooks`); functions that make `models`, or are made to
+compute gradients and take steps (`computing`).
 `[network]`, by package: functions that give what came over a network, or the path of a file that did.
 `[states]`: a variable of a library -> the call that sets it.
 `[tensors]`: attributes that give the tensor placed otherwise (`placing`, with the step); methods (and functions of a
@@ -214,6 +218,7 @@ class Row(NamedTuple):
     sharded: tuple[str, int] | None = None
     shares: tuple[tuple[str, int], tuple[str, int]] | None = None  # the rank whose part is taken, of how many parts
     once: bool = False  # of such calls after each other only the first one is a collective
+    trains: tuple[str, int] | None = None  # the model, or parameters, that the optimizer is for which it makes
 
     @property
     def is_collective(self) -> bool:
@@ -263,6 +268,7 @@ class Models:
     files: dict[str, frozenset[str]]
     failures: dict[str, frozenset[str]]
     devices: dict[str, frozenset[str]]
+    gradients: dict[str, frozenset[str]]  # who makes one gradient of those of all ranks: see `[gradients]`
     network: dict[str, frozenset[str]]  # package -> functions that give what came over a network
     raises: dict[str, frozenset[str]]
     raises_of_data: dict[str, frozenset[str]]
@@ -424,6 +430,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
     words: dict[str, dict[str, str]] = {}
     failures: dict[str, set[str]] = {}
     devices: dict[str, set[str]] = {}
+    gradients: dict[str, set[str]] = {}
     network: dict[str, set[str]] = {}
     raises: dict[str, set[str]] = {}
     raises_of_data: dict[str, set[str]] = {}
@@ -456,7 +463,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         for section, target in (
             ("ranks", ranks), ("likely", likely), ("files", files), ("failures", failures), ("raises", raises),
             ("raises_of_data", raises_of_data), ("seeds", seeds), ("dtypes", dtypes), ("devices", devices),
-            ("network", network),
+            ("network", network), ("gradients", gradients),
         ):  # fmt: skip
             for key, values in data.get(section, {}).items():
                 target.setdefault(key, set()).update(values)
@@ -468,7 +475,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
             hooks[name] = Hook(tuple(row["hook"]), row["arguments"], row.get("with", {}))
         targets.update(data.get("targets", {}))
         families.update(data.get("families", {}))
-    sections = (ranks, likely, files, failures, raises, raises_of_data, seeds, dtypes, devices, network)
+    sections = (ranks, likely, files, failures, raises, raises_of_data, seeds, dtypes, devices, network, gradients)
     frozen = [{k: frozenset(v) for k, v in section.items()} for section in sections]
     return Models(
         calls,
@@ -484,6 +491,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         frozen[2],
         frozen[3],
         frozen[8],
+        frozen[10],
         frozen[9],
         frozen[4],
         frozen[5],

@@ -1,4 +1,4 @@
-"""A question about the process group, or a collective, before the group is made.
+"""A question about the process group, or a collective, before the group is made, or where nothing makes it.
 
 What it does
     Goes back from `init_process_group()`, and from calls of functions that make the group, on every way through the
@@ -7,6 +7,9 @@ What it does
     there is a group), and where the group is only made if there is none, or by whoever comes first. A warning where
     such a call is a function that gives a constant without a group (`dist.get_rank() if dist.is_initialized() else 0`),
     or a constructor that keeps what one gives, and the result is used after the group is made, or sets a seed.
+    Follows each program (`if __name__ == "__main__":`) along its ways, too, and reports the call where all of them come
+    to one that needs the group, while nothing that runs before, of the project or of a library that is not known, may
+    make it.
 
 Why is this bad
     The call raises `Default process group has not been initialized`. The group cannot have been made before: a second
@@ -28,17 +31,20 @@ from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries, users_of, ways_back
 from validator.flow.queries.outside_program import is_test
+from validator.flow.queries.ranks.groupless_programs import GrouplessPrograms
 from validator.flow.queries.ranks.process_groups import TORCH, needs_group
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP567", "before-process-group", "error", "1.0", tokens=("init_process_group",), solves=True)
+_TOKENS = ("init_process_group", "distributed")
+RULE = Rule("MP567", "before-process-group", "error", "1.0", tokens=_TOKENS, solves=True)
 
 _ENDING = ("destroy_process_group", "_abort_process_group")
 _ASKING = frozenset({"is_initialized", "is_available", "is_torchelastic_launched"})
 
 
 def check_project(project: Project) -> Iterator[Finding]:
+    yield from _never_made(project)
     groups = _Groups(project.analysis(Queries))
     for unit in sorted(groups.making, key=lambda each: (each.path, each.qualname)):
         for making in () if is_test(unit.path) else groups.made_in(unit):
@@ -62,6 +68,21 @@ def check_project(project: Project) -> Iterator[Finding]:
                     context=f"{early.unit.qualname}:{early.operand(0).text}",
                     severity="warning",
                 )
+
+
+def _never_made(project: Project) -> Iterator[Finding]:
+    told: set[Place] = set()
+    for call, program in project.analysis(GrouplessPrograms).found():
+        if call not in told:
+            told.add(call)
+            yield RULE.finding(
+                call.unit.path,
+                call.at,
+                f"`{call.text}`{call.where} needs the process group, and nothing makes one where `{program.path}` runs",
+                help="call `torch.distributed.init_process_group()` first",
+                related=[Related(program.path, program.at(program.code.at)[0], "the program starts here")],
+                context=f"{call.unit.qualname}:{call.text}",
+            )
 
 
 class _Groups:
@@ -285,7 +306,59 @@ def main(folder, train):
     {after}
 """
 
+# A program; `setup` makes no group, unless it does.
+_ALONE = """
+import contextlib
+import os
+from functools import wraps
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler
+
+def in_group(function):
+    @wraps(function)
+    def run(*args):
+        dist.init_process_group("nccl")
+        return function(*args)
+    return run
+
+@contextlib.contextmanager
+def group():
+    dist.init_process_group("gloo")
+    yield
+    dist.destroy_process_group()
+
+def own_rank():
+    return dist.get_rank() if dist.is_initialized() else 0
+
+def setup(args):
+    if not torch.cuda.is_available():
+        raise SystemExit("no GPU")
+    torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    {setup}
+
+{decorated}def main(args):
+    setup(args)
+    print(own_rank(), len(args))
+    model = torch.nn.Linear(4, 4).cuda()
+    {body}
+
+if __name__ == "__main__":
+    main([])
+"""
+
+
+def _alone(body: str, setup: str = "print(args)", decorated: str = "") -> str:
+    return _ALONE.format(body=body, setup=setup, decorated=decorated)
+
+
 INCORRECT = [
+    _alone("print(dist.get_world_size())  # error: MP567"),
+    _alone("model = DistributedDataParallel(model)  # error: MP567"),
+    _alone("loader = DataLoader(args, sampler=DistributedSampler(args, shuffle=True))  # error: MP567"),
+    _alone("print(model)", setup="dist.barrier()  # error: MP567"),
     # what is kept is the answer of a job of one process
     _FALLBACK.format(before="config = Config(folder)  # error: MP567", after="train(config)"),
     _FALLBACK.format(before="logger = Logger(folder)  # error: MP567", after="train(logger)"),
@@ -320,6 +393,21 @@ def main(config, distributed):
 ]
 
 CORRECT = [
+    _alone("dist.barrier()", setup='dist.init_process_group("nccl")'),
+    _alone("dist.barrier()", setup='if args: dist.init_process_group("nccl")'),
+    _alone("dist.barrier()", decorated="@in_group\n"),
+    _alone("with group(): dist.barrier()"),
+    _alone("dist.barrier()", setup="import cluster; cluster.join(args)"),
+    _alone("dist.barrier()", setup="torch.distributed.init_device_mesh('cuda', (2,))"),
+    # none is needed, or not on every way
+    _alone(
+        "sampler = DistributedSampler(args, num_replicas=int(os.environ['WORLD_SIZE']), rank=int(os.environ['RANK']))"
+    ),
+    _alone("if args: dist.barrier()"),
+    _alone("for each in args: dist.all_reduce(each)"),
+    _alone("try: dist.barrier()\n    except ValueError: print('alone')"),
+    # no program: whoever calls it has made the group
+    _alone("dist.barrier()").partition("if __name__")[0],
     _FALLBACK.format(before="print(own_rank(), folder.name())", after="train(Config(folder), Logger(folder), size())"),
     _FALLBACK.format(before="config = Config(folder, 0)", after="train(config, own_rank())"),
     _FALLBACK.format(before="seed_all(7)", after="seed_all(7)\n    train(folder)"),

@@ -4,9 +4,9 @@ What it does
     Reports `init_process_group` with an NCCL backend and no `device_id`, where the function has not set the device
     before but sets it later, itself or through a function it calls, and a collective comes in between (a new group
     alone makes no communicator before its first collective); with a split backend (`cpu:gloo,cuda:nccl`) also where
-    nothing comes in between, unless it sets it at once. Also where no file sets a device, and this one works on the
-    current one (`.cuda()`) without a word of local ranks; and a device that is set for each rank where the function
-    has worked on the current one on the way there.
+    nothing comes in between, unless it sets it at once. Also where nothing that a program runs sets a device, or puts
+    anything on one that it was told (`.to(device)`), and it works on the current one (`.cuda()`) whatever its options
+    say; and a device that is set for each rank where the function has worked on the current one on the way there.
 
 Why is this bad
     NCCL takes the current device when it makes a communicator. All processes of a node then use device 0:
@@ -18,7 +18,6 @@ References
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from validator.effects.divergence import Divergences
@@ -31,12 +30,6 @@ from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP535", "device-set-late", "warning", "0.1.0", tokens=("init_process_group", "set_device"))
-
-# words of whatever may have to do with choosing a device
-_CHOICE = re.compile(
-    r"cuda:|local_?rank|set_device|device_id|VISIBLE_DEVICES|device_map|gpu_?id|^gpu$|accelerat|deepspeed|launch|spawn|^ray$",
-    re.IGNORECASE,
-)
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -110,8 +103,8 @@ def _check(
             return
         if between is None and (call.operations or _reaches(call, effectful)) and _communicates(call):
             between = call
-    device = next(_current(queries, init), None)
-    if device is not None and not _chosen(queries, init) and next(queries.named("set_device"), None) is None:
+    device = _never_set(queries, init, setting)
+    if device:
         yield _never(init, device)
 
 
@@ -131,32 +124,61 @@ def _communicates(call: Place) -> bool:
     return any(operation.row.result not in ("group", "mesh") for operation, _ in call.reached())
 
 
-def _current(queries: Queries, init: Place) -> Iterator[str]:
-    """What a file does on the current device, whichever that is."""
-    for unit in queries.flow.whole_units(init.unit.module):
-        for number, value in enumerate(unit.code.values):
-            if value.op == "const" and value.data == "cuda":
-                yield '"cuda"'
-            elif value.op == "call" and not value.data.names:
-                place = Place(queries.flow, unit, number)
-                if place.method in ("cuda", "current_device"):
-                    yield place.text if len(place.text) < 40 else ".cuda()"
+def _never_set(queries: Queries, init: Place, setting: frozenset[Unit]) -> str:
+    """What a program that makes the group does on the current device, whatever its options say, where nothing in it
+    chooses a device; empty where there is no such program."""
+    for top in sorted(queries.reaching({init.unit}), key=lambda each: each.place):
+        if not queries.calls_of(top) and not is_aside(top.path):
+            units = queries.reached([top])
+            if not any(_may_choose(queries, unit, init, setting) for unit in units):
+                uses = (place for unit in units for place in queries.calls_in(unit) if not place.tests_inside)
+                device = next((place.text for place in uses if _uses_current(place)), "")
+                if device:
+                    return device if len(device) < 40 else ".cuda()"
+    return ""
 
 
-def _chosen(queries: Queries, init: Place) -> bool:
-    """Whether anything in the file speaks of the choice of a device."""
-    for unit in queries.flow.whole_units(init.unit.module):
-        for number, value in enumerate(unit.code.values):
-            word = value.data[1] if value.op in ("param", "free") else value.data
-            if value.op in ("param", "free", "name", "attr", "const", "import", "store_attr"):
-                texts = word if isinstance(word, tuple) else (word,)
-                if any(isinstance(text, str) and _CHOICE.search(text) for text in texts):
-                    return True
-            elif value.op == "call" and value.data.names:
-                place = Place(queries.flow, unit, number)
-                if place.method in ("cuda", "device"):
-                    return True  # `.cuda(gpu)`, `torch.device("cuda", index)`
+def _uses_current(call: Place) -> bool:
+    """Whether a call puts something on the current device, or asks for that."""
+    if call.method in ("cuda", "current_device"):
+        return set(call.value.data.names) <= {"non_blocking"}
+    return any(device.val.constant() == "cuda" for device in _devices(call))
+
+
+def _devices(call: Place) -> Iterator[Place]:
+    """The devices that a call is given, or what may be one."""
+    named = call.argument("device", 0 if call.method in ("to", "cuda", "device") else -1)
+    if named is not None:
+        yield named
+
+
+def _may_choose(queries: Queries, unit: Unit, init: Place, setting: frozenset[Unit]) -> bool:
+    """Whether a unit may choose the device of its process, or puts things on one that it was told."""
+    devices, setup = queries.flow.models.devices, queries.flow.models.ranks["setup"]
+    for text in queries.values(unit, "const"):
+        if isinstance(text.value.data, str) and (text.value.data == "--device" or "VISIBLE_DEVICES" in text.value.data):
+            return True
+    for call in queries.calls_in(unit):
+        names = {queries.flow.models.named(str(o[1])) for o in call.operand(0).val.each if o[0] == "ext"}
+        if names & devices["chosen"] or names & setup and call.method != "init_process_group":
+            return True
+        called = not queries.targets(call) and call.method in {each.name for each in setting}
+        if call.method in devices["chosen_methods"] or called or call.method == init.method and _gives_device(call):
+            return True
+        if any(_is_told(queries, device) for device in _devices(call)):
+            return True
     return False
+
+
+def _is_told(queries: Queries, device: Place) -> bool:
+    """Whether a device is neither a text without a number nor that of another tensor."""
+    root = device.root
+    if root.value.op == "attr" and root.value.data == "device":
+        return next(iter(queries.flow.stores.writers("device")), None) is not None
+    made = [str(o[1]) for o in device.val.each if o[0] == "ext"]
+    if made and all(name.startswith("torch.") for name in made):
+        return False  # a type: `x.to(torch.bfloat16)`
+    return not isinstance(device.val.constant(), str) or ":" in str(device.val.constant())
 
 
 def _report(init: Place, setting: Place, between: Place | None) -> Finding:
@@ -187,7 +209,44 @@ def _never(init: Place, device: str) -> Finding:
     )
 
 
+_PROGRAM = """
+import argparse
+import os
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+def join(args):
+    args.gpu = int(os.environ["LOCAL_RANK"])
+    {before}
+    dist.init_process_group(backend="nccl"){mark}
+    {after}
+    dist.barrier()
+
+def main(args, data):
+    join(args)
+    model = torch.nn.Linear(4, 4)
+    model = {placed}
+    model = DistributedDataParallel(model, device_ids=[args.gpu])
+    for batch in data:
+        print(model(batch.to(next(model.parameters()).device)))
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--{option}", default="16")
+    main(parser.parse_args(), [])
+"""
+
+
+def _program(placed: str, before: str = "pass", after: str = "pass", mark: str = "", option: str = "size") -> str:
+    return _PROGRAM.format(placed=placed, before=before, after=after, mark=mark, option=option)
+
+
 INCORRECT = [
+    # in another function, or file, than the group is made
+    _program("model.cuda()", mark="  # error: MP535"),
+    _program('model.to("cuda")', mark="  # error: MP535"),
+    _program("model.half().cuda(non_blocking=True)", mark="  # error: MP535"),
     """
 import torch
 import torch.distributed as dist
@@ -235,6 +294,14 @@ def main(load):
 ]
 
 CORRECT = [
+    _program("model.cuda()", after="torch.cuda.set_device(args.gpu)"),
+    _program("model.cuda()", before='os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["LOCAL_RANK"]'),
+    _program("model.cuda(args.gpu)"),
+    _program('model.to(torch.device("cuda", args.gpu))'),
+    _program("model.to(args.device).cuda()", option="device"),
+    _program("model.cuda() if args.size == 1 else model.cpu()"),
+    # a barrier alone takes the device that the rank tells
+    _program("model.to(torch.bfloat16)"),
     """
 import os
 import torch
