@@ -81,10 +81,12 @@ def _slices(queries: Queries) -> Iterator[_Found]:
     parts += [share.user for share in shares(queries) if share.user.value.op == "item"] if units else []
     for part in (part for part in dict.fromkeys(parts) if not is_aside(part.unit.path)):
         divided = _first(part.operand(1)).varies("rank")
+        # Far away something else may have made orders alike, and what says which part is taken is no order of it.
+        chosen = set(_made_of(part.operand(1))) if divided else set()
         near = set(_drawn_before(part.operand(0), _GIVEN)) if divided else set()
         for draw in _drawn_before(part.operand(0)) if divided else ():
             apart = _among(_apart(draw), frozenset(c.axis for c in divided))
-            known = draw in near or any(c.sure for c in apart)  # far away something else may have made orders alike
+            known = draw in near or draw not in chosen and any(c.sure for c in apart)
             if apart and known and not _is_undone(queries, draw):
                 yield draw, apart, part
 
@@ -275,6 +277,26 @@ def loader(path):
     return DataLoader(data, sampler=DistributedSampler(data))
 """
 
+_FILES = """
+import random
+import torch.distributed as dist
+
+class Shards:
+    def __init__(self, files, rank, size):
+        self.files, self.rank, self.size = files, rank, size
+
+    def __iter__(self):
+        yield from self.files[self.rank :: self.size]
+
+def loaded(files, seed):
+    random.seed(seed)
+    random.shuffle(files){mark}
+    return Shards(files, dist.get_rank(), dist.get_world_size())
+
+def main(files):
+    return loaded(files, seed={seed})
+"""
+
 _SAMPLER = """
 import numpy as np
 import torch
@@ -391,6 +413,8 @@ class Trainer:
 """
 
 INCORRECT = [
+    # a dataset takes its part of files that were shuffled by who made it, with a seed that comes from further up
+    _FILES.replace("{seed}", "7 + dist.get_rank()").replace("{mark}", "  # error: MP532"),
     _split("return random_split(rows, [90, 10])  # error: MP532"),
     _split("return train_test_split(rows, test_size=0.1)  # error: MP532"),
     _split("random.shuffle(rows)  # error: MP532\n    return Rows(rows[10:]), Rows(rows[:10])"),
@@ -504,6 +528,18 @@ def loader(dataset, args):
 
 
 CORRECT = [
+    _FILES.replace("{seed}", "7").replace("{mark}", ""),
+    # a draw that says which rows are looked at
+    """
+import random
+import torch.distributed as dist
+
+def pasted(labels):
+    random.seed(7 + dist.get_rank())
+    for i in random.sample(range(len(labels)), k=2):
+        labels = labels + [labels[i]]
+    return labels
+""",
     # seeded alike before, here or by who calls; seeded apart later
     _split("return random_split(rows, [90, 10])", "seed_all(args.seed)", "seed_all(args.seed + rank)"),
     _split("return random_split(rows, [90, 10])", "if args.seed is not None:\n        seed_all(args.seed)"),
