@@ -26,7 +26,9 @@ _THROUGH = frozenset({"binary", "unary", "mut", "phi", "item", "attr", "unpack",
 def run_sharded(call: Call, callee: Val) -> None:
     """Models whose parameters are sharded issue collectives where they run: note them at the call."""
     name, receiver, at = call.name, call.receiver, call.at
-    operation, once = _forward(call, callee)
+    # of a parameter: what callers pass
+    model = at.flow.close(callee, at.unit) if is_symbolic(callee.state) else callee
+    operation, once = _forward(call, model)
     wrapped = certainly(receiver.state, "fsdp1")
     gathers = name in ("state_dict", "full_state_dict") and (
         wrapped or mostly(receiver.state, "fsdp1") and _is_for_ranks(at, call.value.block)
@@ -34,25 +36,25 @@ def run_sharded(call: Call, callee: Val) -> None:
     if not operation and (gathers or name == "backward" and _sharded_here(at, call.value.args[0], receiver)):
         operation = name
     if operation and not any(_lets_ranks_differ(at, manager) for manager in at.unit.managers(call.number)):
-        sure = wrapped if gathers else operation != "forward" or not once and certainly(callee.state, *WRAPPING)
+        sure = wrapped if gathers else operation != "forward" or not once and certainly(model.state, *WRAPPING)
         row = Row(operation, collective=True, once=once)
-        group = group_of(spanned(callee.state | receiver.state))
+        group = group_of(spanned(model.state | receiver.state))
         note(at, call.number, Site((), (Operation(operation, group, sure, row),)))
 
 
 def _forward(call: Call, callee: Val) -> tuple[str, bool]:
     """`forward` where a call runs a wrapped model, and ranks wait for each other there; empty elsewhere. Whether that
     is so only of the first of several calls."""
-    state = call.receiver.state
+    receiver, at = call.receiver, call.at
+    state = (at.flow.close(receiver, at.unit) if is_symbolic(receiver.state) else receiver).state
     runs = not state or not may(state, *WRAPPING) or call.name in ("forward", "module")
     spread = may(callee.state, "fsdp1", "fsdp2", "zero3")  # an attribute that holds it also held what was wrapped
     wrapped = (spread or certainly(callee.state, *WRAPPING)) and not callee.of("bound")
-    if runs and wrapped and (spread or _meets_in_forward(call.at, call.number, callee)):
+    if runs and wrapped and (spread or _meets_in_forward(at, call.number, callee)):
         return "forward", False
     # without gradients the first pass behind one of training brings the buffers, those that follow it do not
-    model = call.at.flow.close(callee, call.at.unit) if is_symbolic(callee.state) else callee
-    brings = runs and certainly(model.state, "ddp") and not model.of("bound")
-    return ("forward", True) if brings and broadcasts_buffers(call.at.flow, model) else ("", False)
+    brings = runs and certainly(callee.state, "ddp") and not callee.of("bound")
+    return ("forward", True) if brings and broadcasts_buffers(at.flow, callee) else ("", False)
 
 
 def _meets_in_forward(at: Evaluation, number: int, model: Val) -> bool:
