@@ -26,8 +26,7 @@ _THROUGH = frozenset({"binary", "unary", "mut", "phi", "item", "attr", "unpack",
 def run_sharded(call: Call, callee: Val) -> None:
     """Models whose parameters are sharded issue collectives where they run: note them at the call."""
     name, receiver, at = call.name, call.receiver, call.at
-    # of a parameter: what callers pass
-    model = at.flow.close(callee, at.unit) if is_symbolic(callee.state) else callee
+    model = _passed(at, callee)
     operation, once = _forward(call, model)
     wrapped = certainly(receiver.state, "fsdp1")
     gathers = name in ("state_dict", "full_state_dict") and (
@@ -40,6 +39,14 @@ def run_sharded(call: Call, callee: Val) -> None:
         row = Row(operation, collective=True, once=once)
         group = group_of(spanned(model.state | receiver.state))
         note(at, call.number, Site((), (Operation(operation, group, sure, row),)))
+
+
+def _passed(at: Evaluation, callee: Val) -> Val:
+    """What is called; of a parameter what callers pass, where all of that is wrapped."""
+    if not is_symbolic(callee.state):
+        return callee
+    passed = at.flow.close(callee, at.unit)
+    return passed if certainly(passed.state, *WRAPPING, "zero3") else callee
 
 
 def _forward(call: Call, callee: Val) -> tuple[str, bool]:
