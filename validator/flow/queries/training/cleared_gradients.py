@@ -183,9 +183,8 @@ def clears(place: Place) -> bool:
 def is_of_chosen(clear: Place) -> bool:
     """Whether what clears gradients does so for one parameter that it names (`model.head.weight.grad = None`), or in a
     loop for those of which a test holds that asks for more than whether they are trained (`if "head" in name`)."""
-    if clear.value.op == "call" and (clear.method not in _ZEROING or clear.receiver is None):
-        return False
-    held = clear.receiver.root if clear.value.op == "call" else clear
+    filled = clear.receiver if clear.value.op == "call" and clear.method in _ZEROING else None
+    held = clear if filled is None else filled.root
     while held.value.op == "attr" and held.value.data == "data":
         held = held.operand(0).root
     if not holds_gradient(held):
