@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from validator.definitions import ClassDef
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.ranks.random_draws import draws, takes_seed
 
 _DEALING = ("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler")
@@ -30,9 +31,28 @@ def samplers(queries: Queries) -> Iterator[Sampler]:
     for cls in queries.project.classes():
         if _goes_by_epoch(queries, cls):
             position, default = _shuffle(queries, cls)
-            for place in queries.named(cls.name):
-                if {("class", cls)} == set(place.operand(0).val.each):
-                    yield Sampler(place, cls.name, position, default, True)
+            for place in _made(queries, cls):
+                yield Sampler(place, cls.name, position, default, True)
+
+
+def dealing_of_project(queries: Queries) -> Iterator[Place]:
+    """The calls that make samplers of the project which take a part of the data by the rank."""
+    for cls in queries.project.classes():
+        if any(base.endswith("Sampler") for base in cls.external_bases) and _takes_part(queries, cls):
+            yield from _made(queries, cls)
+
+
+def _made(queries: Queries, cls: ClassDef) -> Iterator[Place]:
+    for place in queries.named(cls.name):
+        if {("class", cls)} == set(place.operand(0).val.each) and not is_test(place.unit.path):
+            yield place
+
+
+def _takes_part(queries: Queries, cls: ClassDef) -> bool:
+    """Whether what a class goes through is cut by something that hangs on the rank."""
+    if cls.find("__iter__") is None:
+        return _is_dealing(cls)
+    return any(place.operand(1).varies("rank") for place in _own(queries, cls, "__iter__", "item"))
 
 
 def _goes_by_epoch(queries: Queries, cls: ClassDef) -> bool:
