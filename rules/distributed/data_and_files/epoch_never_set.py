@@ -6,10 +6,11 @@ What it does
     Silent where the data, or the sampler, is called after evaluation (`val_dataset`): its order does not matter. Also
     reports `set_epoch` in a loop that gives the sampler the same number in every round, and a shuffling sampler whose
     loader is gone through in a loop, epoch after epoch, where `set_epoch` is called on other samplers alone, or on
-    this one outside of any loop; `set_epoch` with a number that each rank draws for itself; and `loader.sampler`
-    that is told the epoch where the loader was made with a `batch_sampler` that could be told, and is not. Silent
-    where the sampler, or its loader, goes where it cannot be followed, and where each round of a loop makes a sampler
-    with a seed of that round.
+    this one outside of any loop. That goes for samplers of the project too, where what `set_epoch` keeps decides over
+    the order; of a function that gives loaders to several programs each loader is judged alone. Also reports
+    `set_epoch` with a number that each rank draws for itself; and `loader.sampler` that is told the epoch where the
+    loader was made with a `batch_sampler` that could be told, and is not. Silent where the sampler, or its loader,
+    goes where it cannot be followed, and where each round of a loop makes a sampler with a seed of that round.
 
 Why is this bad
     The order depends on seed and epoch. Without `set_epoch` every epoch shows the same batches in the same order.
@@ -28,13 +29,17 @@ from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.origins import calls_behind, trail
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.ranks.random_draws import drawn_apart, draws
+from validator.flow.queries.training.cleared_gradients import Gradients
 from validator.flow.queries.training.loaders import makes_loader
-from validator.flow.queries.training.sampler_rounds import Rounds
+from validator.flow.queries.training.sampler_rounds import Rounds, passed_through
+from validator.flow.queries.training.samplers import Sampler, samplers
 from validator.flow.values import const_obj
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP530", "epoch-never-set", "warning", "0.1.0", tokens=("DistributedSampler", "set_epoch"))
+
+_NOWHERE = "nothing in the project calls `set_epoch`"
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -62,24 +67,35 @@ def check_project(project: Project) -> Iterator[Finding]:
             )
     yield from _told_to_another(calls)
     rounds = Rounds(queries)
-    for place in queries.calls(
-        "torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler"
-    ):
-        if is_aside(place.unit.path) or not _shuffles(place) or _evaluates(place):
+    for sampler in samplers(queries):
+        place = sampler.place
+        if is_aside(place.unit.path):
             continue
-        seed = place.argument("seed", 4)
+        seed = place.argument("seed", 4) if not sampler.is_own else place.argument("seed")
         if seed is not None and _counts_rounds(queries, seed, set()):
             continue
-        why = rounds.untold(place) if calls else "nothing in the project calls `set_epoch`"
-        if why:
-            yield RULE.finding(
-                place.unit.path,
-                place.at,
-                f"`{place.unit.qualname}` makes a shuffling `DistributedSampler`, and {why}",
-                help="call `sampler.set_epoch(epoch)` at the start of every epoch, or pass `shuffle=False` where"
-                " order does not matter",
-                context=place.unit.qualname,
-            )
+        if not calls and not sampler.is_own and _shuffles(sampler) and not _evaluates(place):
+            yield _never_told(sampler, place, _NOWHERE)
+        for untold in rounds.untold(place) if calls or sampler.is_own else ():
+            loader = untold.loader
+            trains = not untold.units.isdisjoint(project.analysis(Gradients).computing)
+            measures = any(_evaluates(each, trains) for each in (place, loader.place, *loader.calls))
+            if _shuffles(sampler, loader.calls) and not measures:
+                why = untold.why if calls else _NOWHERE
+                yield _never_told(sampler, place if untold.alone else loader.place, why)
+
+
+def _never_told(sampler: Sampler, place: Place, why: str) -> Finding:
+    return RULE.finding(
+        place.unit.path,
+        place.at,
+        f"`{place.unit.qualname}` makes a shuffling `{sampler.name}`, and {why}"
+        if place == sampler.place
+        else f"the loader that `{place.unit.qualname}` gets here shuffles by a `{sampler.name}`, and {why}",
+        help="call `sampler.set_epoch(epoch)` at the start of every epoch, or pass `shuffle=False` where"
+        " order does not matter",
+        context=place.unit.qualname,
+    )
 
 
 def _told_to_another(calls: list[Place]) -> Iterator[Finding]:
@@ -146,29 +162,126 @@ def _goes_through_data(call: Place, header: int) -> bool:
     return any(value.op in ("iter", "call") for value in later if value.block in inside)
 
 
-def _evaluates(place: Place) -> bool:
-    """Whether the names of the data, of the sampler, or of the function say that a model is only measured with it."""
+def _evaluates(place: Place, trains: bool = False) -> bool:
+    """Whether the names of the data, of the sampler, or of the function say that a model is only measured with it.
+    `trains`: whether gradients are computed with it, whatever the function is called."""
     given = place.argument("dataset", 0)
     named = {place.number} if given is None else {place.number, given.number, given.root.number}
     names = [name for name, numbers in place.unit.code.definitions.items() if not named.isdisjoint(numbers)]
-    names += ["" if given is None else given.hint, place.unit.qualname.rpartition(".")[2]]
+    names += ["" if given is None else given.hint, "" if trains else place.unit.qualname.rpartition(".")[2]]
     words = {word for name in names for word in name.lower().split("_")}
     return not words.isdisjoint(place.flow.models.likely["evaluating"])
 
 
-def _shuffles(place: Place) -> bool:
-    """Whether a sampler shuffles: by default, or because some caller says so; without callers a parameter's default."""
+def _shuffles(sampler: Sampler, calls: tuple[Place, ...] = ()) -> bool:
+    """Whether a sampler shuffles: by default, or because some caller says so; without callers a parameter's default.
+    `calls`: those that lead to the one loader which is asked about."""
+    place = sampler.place
     if "**" in place.value.data.names:
         return False
-    argument = place.argument("shuffle", 3)
+    argument = place.argument("shuffle", sampler.position)
     if argument is None:
-        return True
+        return sampler.default
     value = argument.root.value
-    passed = argument.closed.objs
+    passed = passed_through(argument, calls).objs
     if value.op == "param" and const_obj(True) not in passed and const_obj(False) not in passed:
         passed = place.flow.parameters.default(place.unit, value.data[1]).objs
     return const_obj(True) in passed
 
+
+# Two programs that go through their loaders by the same generator: one for some epochs, the other as `{epochs}` says.
+_PROGRAMS = """
+from torch.utils.data import DataLoader, DistributedSampler
+
+class Log:
+    def every(self, iterable, freq):
+        for i, item in enumerate(iterable):
+            yield item
+            print(i, freq, len(iterable))
+
+def train(model, loader):
+    log = Log()
+    for images, labels in log.every(loader, 10):
+        images = images.cuda()
+        model(images, labels).backward()
+
+def pretrain(model, data):
+    loader = DataLoader(data, sampler=DistributedSampler(data))
+    for epoch in range(10):
+        loader.sampler.set_epoch(epoch)
+        train(model, loader)
+
+def features(model, loader):
+    return [model(images) for images, _ in Log().every(loader, 10)]
+
+def eval_linear(model, data):
+    sampler = DistributedSampler(data){mark}
+    loader = DataLoader(data, sampler=sampler)
+    {epochs}
+"""
+
+# Trainers of two programs, that get their loaders from one function, with a sampler of the project.
+_TRAINERS = """
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Sampler
+
+class Shares(Sampler):
+    def __init__(self, data, shuffle=True, seed=0):
+        self.data, self.shuffle, self.seed, self.epoch = data, shuffle, seed, 0
+
+    def __iter__(self):
+        order = list(range(len(self.data)))
+        if self.shuffle:
+            draw = torch.Generator()
+            draw.manual_seed(self.seed + self.epoch)
+            order = torch.randperm(len(self.data), generator=draw).tolist()
+        return iter(order[dist.get_rank()::dist.get_world_size()])
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+class Strategy:
+    def loader(self, data, shuffle=True, sampler=None):
+        if sampler is None and dist.is_initialized():
+            sampler = Shares(data, shuffle=shuffle)
+        return DataLoader(data, sampler=sampler, shuffle=shuffle if sampler is None else False)
+
+class Tuner:
+    def __init__(self, model, train_loader, eval_loader):
+        self.model, self.train_loader, self.eval_loader = model, train_loader, eval_loader
+
+    def fit(self):
+        for epoch in range(4):
+            if isinstance(self.train_loader.sampler, Shares):
+                self.train_loader.sampler.set_epoch(epoch)
+            for batch in self.train_loader:
+                self.model(batch).backward()
+            self.evaluate(self.eval_loader)
+
+    def evaluate(self, loader):
+        for batch in loader:
+            self.model(batch)
+
+class Rater:
+    def __init__(self, model, train_loader):
+        self.model, self.train_loader = model, train_loader
+
+    def fit(self):
+        for epoch in range(4):
+            {tell}
+            for batch in self.train_loader:
+                self.model(batch).backward()
+
+def tune(model, data, held_out):
+    strategy = Strategy()
+    Tuner(model, strategy.loader(data), strategy.loader(held_out, shuffle=False)).fit()
+
+def rate(model, data):
+    strategy = Strategy()
+    train_loader = strategy.loader(data, True){mark}
+    Rater(model, train_loader).fit()
+"""
 
 _BATCHES = """
 import torch.distributed as dist
@@ -201,6 +314,8 @@ def fit(data, epochs):
 """
 
 INCORRECT = [
+    _PROGRAMS.format(mark="  # error: MP530", epochs="for _ in range(5): train(model, loader)"),
+    _TRAINERS.format(mark="  # error: MP530", tell="assert isinstance(self.train_loader.sampler, Shares)"),
     _BATCHES.format(name="sampler", mark="  # error: MP530"),
     """
 import random
@@ -282,6 +397,50 @@ class Trainer:
 ]
 
 CORRECT = [
+    # once; told by another name
+    _PROGRAMS.format(mark="", epochs="features(model, loader)"),
+    _TRAINERS.format(mark="", tell='getattr(self.train_loader.sampler, "set_epoch", print)(epoch)'),
+    # what is told does not decide over the order; a sampler of its own for each epoch; one epoch
+    """
+import random
+from torch.utils.data import DataLoader, DistributedSampler, Sampler
+
+class Counted(Sampler):
+    def __init__(self, data):
+        self.data, self.epoch = data, 0
+
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+    def __iter__(self):
+        print(self.epoch)
+        order = list(range(len(self.data)))
+        random.shuffle(order)
+        return iter(order)
+
+class Mixed(Counted):
+    def __iter__(self):
+        order = list(range(len(self.data)))
+        random.Random(self.epoch).shuffle(order)
+        return iter(order)
+
+def train(model, data):
+    loader = DataLoader(data, sampler=Counted(data))
+    for epoch in range(3):
+        for batch in loader:
+            model(batch)
+
+def anew(model, data):
+    for epoch in range(3):
+        sampler = Mixed(data)
+        sampler.epoch = epoch
+        for batch in DataLoader(data, sampler=sampler):
+            model(batch)
+
+def once(model, data):
+    for batch in DataLoader(data, sampler=Mixed(data)):
+        model(batch)
+""",
     _BATCHES.format(name="batch_sampler", mark=""),
     # both are told
     _BATCHES.format(name="sampler", mark="\n    loader.batch_sampler.set_epoch(epoch)"),

@@ -1,9 +1,10 @@
 """A sampler that deals data out among ranks, and that no loader is given.
 
 What it does
-    Follows a `DistributedSampler` (and its like) from where it is made, through variables, branches and attributes.
-    Reports one that is only told its epoch, or that nothing uses at all. Silent where it is given to any call, put
-    into a container, given back, or kept under an attribute that something reads.
+    Follows a `DistributedSampler` (and its like, and samplers of the project that take their part by the rank) from
+    where it is made, through variables, branches and attributes. Reports one that is only told its epoch, or asked
+    whether it is there, or that nothing uses at all. Silent where it is given to any call, put into a container, given
+    back, or kept under an attribute that something reads.
 
 Why is this bad
     Without `sampler=` the loader goes through all the data on every rank: the ranks train on the same samples, an
@@ -20,6 +21,7 @@ from collections.abc import Iterator
 from validator.finding import Finding
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import Holders, Index
+from validator.flow.queries.training.samplers import dealing_of_project
 from validator.project import Project
 from validator.rule import Rule
 
@@ -33,7 +35,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     dealing = [name for name, row in queries.flow.models.calls.items() if row.shares and _is_made(row.result)]
     index = Index(queries.flow)
-    for place in queries.calls(*dealing):
+    for place in (*queries.calls(*dealing), *dealing_of_project(queries)):
         if place.unit.code.kind != "module" and not _is_used(
             place, Holders(queries.flow, index, place.unit, place.number)
         ):
@@ -60,6 +62,27 @@ def _is_used(made: Place, holders: Holders) -> bool:
     )
 
 
+_OWN = """
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Sampler
+
+class Shares(Sampler):
+    def __init__(self, data, rank=None, size=None):
+        self.data = data
+        self.rank = dist.get_rank() if rank is None else rank
+        self.size = dist.get_world_size() if size is None else size
+
+    def __iter__(self):
+        order = list(range(len(self.data)))
+        return iter(order[self.rank : len(order) : self.size])
+
+class Strategy:
+    def loader(self, data, shuffle=True, sampler=None):
+        if sampler is None and dist.is_initialized():
+            sampler = Shares(data, rank=dist.get_rank(), size=dist.get_world_size()){mark}
+        return DataLoader(data, {given}shuffle=shuffle if sampler is None else False)
+"""
+
 INCORRECT = [
     """
 import torch.distributed as dist
@@ -84,9 +107,29 @@ class Trainer:
             self.sampler.set_epoch(epoch)
             yield from self.loader
 """,
+    _OWN.format(given="", mark="  # error: MP557"),
 ]
 
 CORRECT = [
+    _OWN.format(given="sampler=sampler, ", mark=""),
+    # it mixes on all ranks alike, and is not what deals the data out
+    """
+import random
+import torch.distributed as dist
+from torch.utils.data import DataLoader, Sampler
+
+class Mixed(Sampler):
+    def __init__(self, data):
+        self.data = data
+
+    def __iter__(self):
+        return iter(random.Random(0).sample(range(len(self.data)), len(self.data)))
+
+def loader(data):
+    sampler = Mixed(data)
+    assert sampler is not None
+    return DataLoader(data[dist.get_rank()::dist.get_world_size()], shuffle=True)
+""",
     """
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler

@@ -4,7 +4,8 @@ What it does
     Reports `step()` of an optimizer, or of a `GradScaler` that is given one, in a loop in whose rounds gradients are
     computed, where nothing that runs in a round clears one: no `zero_grad`, no store to `grad`. The loop may stand in a
     function that calls the one with the step. Where a test decides whether a round takes a step, what the functions
-    around the loop clear counts too.
+    around the loop clear counts too. What throws the gradients of chosen parameters away between `backward()` and the
+    step, such as those of a layer that is not to move yet, does not count: those of the others stay.
 
 Why is this bad
     `backward` adds to the gradients that are there. Each step then goes along the sum of all gradients so far: the loss
@@ -48,7 +49,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         told: set[str] = set()
         for step, optimizer in stepped:
             name = name_of(optimizer)
-            search = _Search(gradients, {name_of(other) for _, other in stepped} - {name})
+            search = _Search(gradients, name, stepped)
             if name not in told and not gradients.in_hooks and search.is_never_cleared(step, optimizer):
                 told.add(name)
                 yield _finding(step, name)
@@ -57,13 +58,16 @@ def check_project(project: Project) -> Iterator[Finding]:
 class _Search:
     """For a loop in whose rounds an optimizer takes a step and nothing is cleared.
 
-    `others`: the texts of other optimizers that take steps beside it: what they clear is their own.
+    `name`: what the optimizer is called; `stepped`: the steps of its function, with the optimizers that take them.
+    What others clear is their own.
     """
 
-    def __init__(self, gradients: Gradients, others: set[str]) -> None:
+    def __init__(self, gradients: Gradients, name: str, stepped: list[tuple[Place, Place]]) -> None:
         self.gradients = gradients
         self.queries = gradients.queries
-        self.others = others
+        self.steps = [step for step, other in stepped if name_of(other) == name]
+        self.others = {name_of(other) for _, other in stepped} - {name}
+        self.judged: set[Place] = set()  # the calls of functions that are known to clear nothing
 
     def is_never_cleared(self, step: Place, optimizer: Place) -> bool:
         queue: list[tuple[Place, Place | None, bool]] = [(step, optimizer, True)]
@@ -75,15 +79,16 @@ class _Search:
                     continue
                 within = [p for p in self._values(place) if p.value.block in blocks]
                 if always and place.unit.control.around(place.value.block).isdisjoint(blocks):
-                    if not self._cleared(within):
+                    if not self._cleared(within, place):
                         return True
-                elif not self._cleared(self._values(place)) and not self._around(place):
+                elif not self._cleared(self._values(place), place) and not self._around(place):
                     return True
                 break
             else:
-                if self._cleared(self._values(place)):
+                if self._cleared(self._values(place), place):
                     continue  # in the function itself, which runs in each round
                 always = always and not place.unit.control.around(place.value.block)
+                self.judged.update(self.queries.calls_of(place.unit))
                 for call in self.queries.calls_of(place.unit):
                     outer = _passed(place, held, call)
                     if outer is not None and call.unit not in seen and not is_test(call.unit.path):
@@ -112,15 +117,21 @@ class _Search:
     def _values(self, place: Place) -> list[Place]:
         return [place._replace(number=number) for number in range(len(place.unit.code.values))]
 
-    def _cleared(self, places: list[Place]) -> bool:
-        return self.gradients.is_cleared(places, self._is_of_others)
+    def _cleared(self, places: list[Place], step: Place | None = None) -> bool:
+        """`step`: where a unit takes the step, itself or in what it calls."""
+        steps = [step, *self.steps] if step is not None else ()
+        unknown = (each for each in places if each not in self.judged)
+        return self.gradients.is_cleared(unknown, self._is_of_others, steps)
 
     def _is_of_others(self, place: Place) -> bool:
         return place.value.op == "call" and place.receiver is not None and name_of(place.receiver) in self.others
 
-    def _around(self, place: Place, seen: frozenset[Unit] = frozenset()) -> bool:
-        """Whether something clears gradients that runs time after time around a function."""
-        for call in self.queries.calls_of(place.unit):
+    def _around(self, place: Place, seen: frozenset[Unit] = frozenset(), judged: bool = True) -> bool:
+        """Whether something clears gradients that runs time after time around a function; `judged`: which clears none
+        itself."""
+        calls = self.queries.calls_of(place.unit)
+        self.judged.update(calls if judged else ())
+        for call in calls:
             if call.unit in seen:
                 continue
             loops = call.unit.control.loops_around(call.value.block)
@@ -128,7 +139,7 @@ class _Search:
             again = self._is_repeated(call.unit)
             if self._cleared([each for each in self._values(call) if again or each.value.block in blocks]):
                 return True
-            if self._around(call, seen | {call.unit}):
+            if self._around(call, seen | {call.unit}, again):
                 return True
         return False
 
@@ -232,6 +243,36 @@ def train(model, optimizer, loader):
         model(batch).loss.backward()
         optimizer.step()  # error: MP594
 """,
+    # a layer that is to stay as it is for a while
+    """
+def hold(model, epoch):
+    if epoch > 0:
+        return
+    for name, p in model.named_parameters():
+        if "last_layer" in name and p.grad is not None:
+            p.grad = None
+
+def train(model, optimizer, scaler, loader, epoch):
+    for batch in loader:
+        loss = model(batch).loss
+        if scaler is None:
+            loss.backward()
+            hold(model, epoch)
+            optimizer.step()  # error: MP594
+        else:
+            scaler.scale(loss).backward()
+            hold(model, epoch)
+            scaler.step(optimizer)
+
+def train_body(model, optimizer, loader, epoch):
+    for batch in loader:
+        model(batch).loss.backward()
+        model.head.weight.grad.zero_()
+        for name, p in model.named_parameters():
+            if name in model.held:
+                p.grad = None
+        optimizer.step()  # error: MP594
+""",
 ]
 
 CORRECT = [
@@ -271,6 +312,43 @@ def train(model, loader, criterion, engine):
     for data, label in loader:
         engine.backward(criterion(model(data), label))
         engine.step()
+""",
+    # those that are there, that are trained; by a choice that may be all that are trained; of either kind behind a step
+    """
+def train(model, optimizer, loader):
+    for batch in loader:
+        for p in model.parameters():
+            if p.requires_grad and p.grad is not None:
+                p.grad = None
+        model(batch).loss.backward()
+        optimizer.step()
+
+def adapt(model, optimizer, loader):
+    for batch in loader:
+        for name, p in model.named_parameters():
+            if "lora_" in name:
+                p.grad = None
+        model(batch).loss.backward()
+        optimizer.step()
+
+def divided(model, optimizer, loader):
+    for batch in loader:
+        model(batch).loss.backward()
+        optimizer.step()
+        for name, p in model.named_parameters():
+            if "embed" in name:
+                p.grad = None
+            else:
+                p.grad.zero_()
+
+def held(model, optimizer, loader):
+    for batch in loader:
+        optimizer.zero_grad()
+        model(batch).loss.backward()
+        for name, p in model.named_parameters():
+            if "embed" in name:
+                p.grad = None
+        optimizer.step()
 """,
     # around the loop of micro-batches, before the last of which the step is not taken
     """

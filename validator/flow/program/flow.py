@@ -305,14 +305,14 @@ class Flow:
 
     def only_call(self, unit: Unit) -> tuple[Unit, int] | None:
         """The one call in the project that runs a function in its process: (caller, call); None of several."""
-        rows = list(self._runs(unit))
+        rows = list(self.runs_of(unit))
         return (rows[0][0], rows[0][1].site) if len(rows) == 1 and _is_call(*rows[0]) else None
 
     def calls_of(self, unit: Unit) -> Iterator[tuple[Unit, Passed]]:
         """The calls that run a unit in the same process, with what they pass."""
-        return (row for row in self._runs(unit) if _is_call(*row))
+        return (row for row in self.runs_of(unit) if _is_call(*row))
 
-    def _runs(self, unit: Unit) -> Iterator[tuple[Unit, Passed]]:
+    def runs_of(self, unit: Unit) -> Iterator[tuple[Unit, Passed]]:
         """What runs a unit in the same process: calls, and statements that run it without a call (`with`, `for`)."""
         for caller in self.callers(unit):
             for passed in self.result(caller).passed.get(unit, ()):

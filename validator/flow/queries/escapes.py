@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.definitions import ClassDef
 from validator.flow.program.answers import Target
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit, implicit
-from validator.flow.queries.base import users_of
+from validator.flow.queries.base import Place, users_of
 from validator.ir.model import Value
 
 Held = tuple[Unit, int]
@@ -26,6 +27,10 @@ _TAKING = frozenset({
     "pop", "popleft", "popitem", "get", "values", "items", "copy", "get_nowait", "setdefault", "get_future",
     "then", "__iter__",
 })  # fmt: skip
+_ELEMENTWISE = frozenset({"list", "tuple", "set", "dict", "deque", "sorted"})  # they take all that there is, once
+_FROM_WITHIN = frozenset({"pop", "popleft", "get", "get_nowait", "setdefault"})
+_PAIRING = frozenset({"enumerate", "zip", "items"})
+_DEEPEST = 3
 _DISPLAYS = frozenset({"tuple", "list", "set", "dict", "collect"})
 _PARTS = frozenset({"unpack", "item", "next", "iter", "enter", "await", "phi", "binary"})
 _FRESH = frozenset({
@@ -39,11 +44,17 @@ class Holders:
 
     `called`: calls of its methods, by name. `given`: calls of what nobody knows that get it. `escapes`: it goes where
     it cannot be followed. `gathered`: it lies in a container; `kept`: the names under which it is kept.
+
+    `whole`: what it gives element by element is not it, nor are its parts: of a loader the batches and the sampler.
+    `gone_through`: where it is gone through then; `parts`: its attributes that are read.
     """
 
-    def __init__(self, flow: Flow, index: Index, unit: Unit, number: int) -> None:
+    def __init__(self, flow: Flow, index: Index, unit: Unit, number: int, whole: bool = False) -> None:
         self.flow = flow
         self.index = index
+        self.whole = whole
+        self.gone_through: list[Held] = []
+        self.parts: list[tuple[Unit, int, str]] = []
         self.held: dict[Held, None] = {}
         self.called: list[tuple[Unit, int, str]] = []
         self.given: list[Held] = []
@@ -55,78 +66,116 @@ class Holders:
         self._filled: set[tuple[Unit, int, int]] = set()
         self._queue: list[Held] = []
         self._at: dict[Held, frozenset[int] | None] = {}  # of tuples: at which positions it lies; None: anywhere
-        self._add(unit, number)
+        self._depth: dict[Held, int] = {}  # in how many containers it lies there, one in another
+        self._add(unit, number, 0)
         while self._queue:
             self._follow(*self._queue.pop())
 
-    def _add(self, unit: Unit, number: int, at: frozenset[int] | None = None) -> None:
+    def _add(self, unit: Unit, number: int, depth: int, at: frozenset[int] | None = None) -> None:
         held = (unit, number)
+        depth = min(max(depth, 0), _DEEPEST)
         if held in self.held:
-            known = self._at[held]
-            if known is None or at is not None and at <= known:
+            known, deepest = self._at[held], self._depth[held]
+            if depth <= deepest and (known is None or at is not None and at <= known):
                 return
-            at = None if at is None else at | known
+            at = None if at is None or known is None else at | known
+            depth = max(depth, deepest)
         self.held[held] = None
         self._at[held] = at
+        self._depth[held] = depth
         self._queue.append(held)
 
+    def _within(self, depth: int) -> int:
+        """The depth in an element of a container."""
+        return depth - 1 if depth < _DEEPEST else depth
+
     def _follow(self, unit: Unit, number: int) -> None:
+        depth = self._depth[unit, number]
         for user in users_of(unit).get(number, ()):
             self._used(unit, number, user, unit.code.values[user])
         for name, values in unit.code.definitions.items():
             if number in values:
                 for inner, free in self.index.free(unit, name):
-                    self._add(inner, free)
+                    self._add(inner, free, depth)
         for block in unit.code.blocks:
             if block.end[0] == "return" and block.end[1] == number:
-                self._returned(unit, self._at[unit, number])
+                self._returned(unit, depth, self._at[unit, number])
 
     def _used(self, unit: Unit, number: int, user: int, value: Value) -> None:
-        op = value.op
+        op, depth = value.op, self._depth[unit, number]
         if op == "mut":
             if value.args[0] == number:
-                self._add(unit, user, self._at[unit, number])
+                self._add(unit, user, depth, self._at[unit, number])
         elif op in _DISPLAYS:
             if op != "collect" or number in value.args[: value.data[1]]:
                 self.gathered = self.gathered or op != "tuple"
                 exact = op == "tuple" and not value.data
-                self._add(unit, user, frozenset(i for i, a in enumerate(value.args) if a == number) if exact else None)
-        elif op == "unpack":
-            at = self._at[unit, number]
-            if at is None or value.data[2] >= 0 or value.data[0] in at:
-                self._add(unit, user)
+                at = frozenset(i for i, a in enumerate(value.args) if a == number) if exact else None
+                self._add(unit, user, depth + 1, at)
         elif op in _PARTS:
-            self._add(unit, user, self._at[unit, number] if op in ("phi", "await") else None)
+            self._part(unit, number, user, value)
         elif op in ("join", "compare"):
             self.shown.append((unit, user))
         elif op == "attr":
-            self._method(unit, user, value)
+            self._method(unit, user, value.data, depth)
         elif op == "store_attr" and value.args[1] == number:
-            self._kept_in(value.data)
+            self._kept_in(unit, value.args[0], value.data, depth)
         elif op == "store_item" and value.args[2] == number:
-            self._into(unit, value.args[0], user)
+            self._into(unit, value.args[0], user, depth + 1)
         elif op in ("store_global", "store_free", "store_class", "yield", "yield from"):  # module variables, generators
             self.escapes = True
         elif op == "call" and number in value.args[1:]:
             self._passed(unit, number, user, value)
 
-    def _method(self, unit: Unit, attr: int, value: Value) -> None:
+    def _part(self, unit: Unit, number: int, user: int, value: Value) -> None:
+        op, depth, at = value.op, self._depth[unit, number], self._at[unit, number]
+        if op in ("phi", "await", "enter"):
+            self._add(unit, user, depth, None if op == "enter" else at)
+        elif self.whole and not depth:
+            if op == "iter":
+                self.gone_through.append((unit, user))
+        elif op == "unpack":
+            if at is None or value.data[2] >= 0 or value.data[0] in at:
+                self._add(unit, user, self._within(depth))
+        else:
+            self._add(unit, user, depth if op in ("iter", "binary") else self._within(depth))
+
+    def _method(self, unit: Unit, attr: int, name: str, depth: int) -> None:
+        within = self.whole and not depth
+        if within:
+            self.parts.append((unit, attr, name))
         for call in users_of(unit).get(attr, ()):
             made = unit.code.values[call]
+            self.called.append((unit, call, name))
             if made.op == "call" and made.args[0] == attr:
-                self.called.append((unit, call, value.data))
-                if value.data in _TAKING:
-                    self._add(unit, call)
-            else:  # a part of it, or a method that is called later
-                self.called.append((unit, call, value.data))
-                self._add(unit, attr)
+                if name in _TAKING and not within:
+                    self._add(unit, call, self._taken(name, depth))
+            elif not within:  # a part of it, or a method that is called later
+                self._add(unit, attr, depth)
 
-    def _kept_in(self, name: str) -> None:
+    def _taken(self, name: str, depth: int) -> int:
+        """The depth in what a method of a container, or a function that is given one, gives of it."""
+        if name in _PAIRING:
+            return depth + 1
+        return self._within(depth) if name in _FROM_WITHIN or name == "next" else depth
+
+    def _kept_in(self, unit: Unit, owner: int, name: str, depth: int) -> None:
         self.attributes[name] = None
-        for unit, number in self.index.loads(name):
-            self._add(unit, number)
+        owners = self._classes(unit, owner)
+        for reader, number in self.index.loads(name):
+            value = reader.code.values[number]
+            read = self._classes(reader, value.args[value.op == "call"])
+            if not owners or not read or not owners.isdisjoint(read):
+                self._add(reader, number, depth)
 
-    def _into(self, unit: Unit, container: int, by: int) -> None:
+    def _classes(self, unit: Unit, number: int) -> frozenset[ClassDef]:
+        """The classes of the project of which something may be an object; none where it may be something else."""
+        objs = Place(self.flow, unit, number).closed.each
+        if any(o[0] not in ("inst", "self") for o in objs):
+            return frozenset()
+        return frozenset(each for o in objs for each in (o[1], *o[1].descendants()))
+
+    def _into(self, unit: Unit, container: int, by: int, depth: int) -> None:
         """It lies in a container: all other names of that hold it too."""
         self.gathered = True
         if (unit, container, by) in self._filled:
@@ -134,26 +183,26 @@ class Holders:
         self._filled.add((unit, container, by))
         for user in users_of(unit).get(by, ()):
             if unit.code.values[user].op == "mut":
-                self._add(unit, user)
+                self._add(unit, user, depth)
         values = unit.code.values
         root = container
         while values[root].op in ("mut", "item"):
             root = values[root].args[0]
         value = values[root]
-        self._add(unit, root)
+        self._add(unit, root, depth)
         if value.op == "attr":
-            self._kept_in(value.data)
+            self._kept_in(unit, value.args[0], value.data, depth)
         elif value.op == "phi":
             for each in value.args:
                 if (unit, each) not in self.held and values[each].op in _FRESH:
-                    self._into(unit, each, by)
+                    self._into(unit, each, by, depth)
         elif value.op == "param":
-            self._from_callers(unit, value.data[0])
+            self._from_callers(unit, value.data[0], depth)
         elif value.op == "free":
             outer, name = unit.above(value.data[0]), value.data[1]
             if outer is not None:
                 for each in outer.code.definitions.get(name, ()):
-                    self._into(outer, each, each)
+                    self._into(outer, each, each, depth)
         elif value.op == "call":
             made = values[value.args[0]]
             if made.data not in ("deque", "defaultdict", "OrderedDict", *_PASSING, *_TAKING):
@@ -161,39 +210,59 @@ class Holders:
         elif value.op not in _FRESH:
             self.escapes = True
 
-    def _from_callers(self, unit: Unit, position: int) -> None:
+    def _from_callers(self, unit: Unit, position: int, depth: int) -> None:
         sites = list(self.index.sites(unit))
         self.escapes = self.escapes or not sites
         for caller, call, _ in sites:
             given = argument_of(caller, call, unit, position)
             if given is not None:
-                self._into(caller, given, call)
+                self._into(caller, given, call, depth)
 
-    def _returned(self, unit: Unit, at: frozenset[int] | None) -> None:
+    def _returned(self, unit: Unit, depth: int, at: frozenset[int] | None) -> None:
         sites = list(self.index.sites(unit))
         self.escapes = self.escapes or not sites
         for caller, call, _ in sites:
-            self._add(caller, call, at)
+            self._add(caller, call, depth, at)
 
     def _passed(self, unit: Unit, number: int, call: int, value: Value) -> None:
+        depth = self._depth[unit, number]
         callee = unit.code.values[value.args[0]]
         name = str(callee.data) if callee.op in ("name", "attr", "import") else ""
-        site = self.flow.result(unit).sites.get(call)
         if callee.op == "attr" and name in _GROWING:
-            self._into(unit, callee.args[0], call)
-        elif site is not None and site.targets:
-            for target in site.targets:
-                self._bound(unit, number, call, target)
+            self._into(unit, callee.args[0], call, depth + 1)
+        elif targets := self._targets(unit, call):
+            for target in targets:
+                self._bound(unit, number, call, target, depth)
+        elif self.whole and not depth and name in _ELEMENTWISE:
+            self.gone_through.append((unit, call))
         elif name in _PASSING:
-            self._add(unit, call)
-            if name in ("filter", "map") and value.args[1] != number:
-                self._each_of(unit, call, unit.code.values[value.args[1]])
+            self._passing(unit, number, call, value, name, depth)
         elif name in _ASKING:
             self.asked = True
+            asked = unit.code.values[value.args[2]] if name == "getattr" and len(value.args) > 2 else value
+            if asked.op == "const" and value.args[1] == number:
+                self._method(unit, call, str(asked.data), depth)
         elif name in _HARMLESS:
             self.shown.append((unit, call))
         else:
             self.given.append((unit, call))
+
+    def _passing(self, unit: Unit, number: int, call: int, value: Value, name: str, depth: int) -> None:
+        if not self.whole or depth:
+            self._add(unit, call, self._taken(name, depth))
+        elif name != "next":
+            self._add(unit, call, 0)
+        if name in ("filter", "map") and value.args[1] != number:
+            self._each_of(unit, call, unit.code.values[value.args[1]])
+
+    def _targets(self, unit: Unit, call: int) -> tuple[Target, ...]:
+        """What a call runs, and the generators that it makes, which run where they are gone through."""
+        result = self.flow.result(unit)
+        site = result.sites.get(call)
+        if site is not None and site.targets:
+            return site.targets
+        made = result.vals[call].each
+        return tuple(Target(o[1], o[2]) for o in made) if all(o[0] == "generator" for o in made) else ()
 
     def _each_of(self, unit: Unit, call: int, function: Value) -> None:
         """What a mapped function does with each element, done at the call: `map(lambda x: x.wait(), …)`."""
@@ -206,12 +275,12 @@ class Holders:
                     (unit, call, value.data) for user in users if user.op == "call" and user.args[0] == number
                 ]
 
-    def _bound(self, unit: Unit, number: int, call: int, target: Target) -> None:
+    def _bound(self, unit: Unit, number: int, call: int, target: Target, depth: int) -> None:
         for position, _ in enumerate(target.unit.code.params):
             if argument_of(unit, call, target.unit, position) == number:
                 for inner, value in enumerate(target.unit.code.values):
                     if value.op == "param" and value.data[0] == position:
-                        self._add(target.unit, inner)
+                        self._add(target.unit, inner, depth)
                 return
         self.given.append((unit, call))
 

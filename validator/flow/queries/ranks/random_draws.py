@@ -55,6 +55,14 @@ def orders(call: Place) -> bool:
     )
 
 
+def takes_seed(call: Place) -> bool:
+    """Whether a call is given a seed: of a library, of a generator, or of the one draw that it makes."""
+    seeding = {name for names in call.flow.models.seeds.values() for name in names}
+    return any(o[0] == "ext" and o[1] in seeding for o in call.operand(0).val.each) or any(
+        row is not None and (row.seed is not None or row.seeded is not None) for _, row in rows_of(call)
+    )
+
+
 def changes_nothing(call: Place) -> bool:
     """Whether a call makes something of its own, and leaves what it was given as it is."""
     rows = rows_of(call)

@@ -7,11 +7,12 @@ from functools import cached_property
 
 from validator.flow.program.answers import Passed, Target
 from validator.flow.program.unit import Unit
-from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.base import Place, Queries, ways_back
 from validator.project import Project
 
 _GRADIENTS = frozenset({"grad", "main_grad"})
 _ZEROING = frozenset({"zero_", "fill_", "_foreach_zero_", "_foreach_zero"})
+_OF_ALL_TRAINED = frozenset({*_GRADIENTS, "requires_grad", "is_leaf"})  # what is asked of those that are to be cleared
 # calls of these on an object of which nothing is known are mostly those of modules and optimizers of torch
 _OF_TORCH = frozenset({
     "apply", "backward", "cpu", "cuda", "eval", "float", "forward", "half", "load_state_dict", "parameters",
@@ -42,6 +43,14 @@ class Gradients:
     def clearing(self) -> frozenset[Unit]:
         """The units that may clear gradients, themselves or below: what is called on an object of which nothing is
         known may be any method of that name."""
+        return self._running(clears)
+
+    @cached_property
+    def clearing_all(self) -> frozenset[Unit]:
+        """Those of them that may clear other gradients than those of parameters which are chosen one by one."""
+        return self._running(lambda place: clears(place) and not is_of_chosen(place))
+
+    def _running(self, clears: Callable[[Place], bool]) -> frozenset[Unit]:
         mentioned = self.flow.mentions.units(*_GRADIENTS, *_CLEARERS, *_ZEROING)
         found = {unit for unit in mentioned if any(clears(place) for place in _places(self.queries, unit))}
         stack = list(found)
@@ -72,26 +81,40 @@ class Gradients:
         steps = (unit for unit in self.clearing if unit.name == "step" and unit.cls is not None)
         return any("zero_grad" in cls.methods for unit in steps if unit.cls for cls in unit.cls.mro)
 
-    def is_cleared(self, places: Iterable[Place], but: Callable[[Place], bool]) -> bool:
-        """Whether values of a unit clear gradients, or run what may; `but`: calls that clear those of others."""
+    def is_cleared(self, places: Iterable[Place], but: Callable[[Place], bool], steps: Iterable[Place] = ()) -> bool:
+        """Whether values of a unit clear gradients, or run what may; `but`: calls that clear those of others.
+
+        `steps`: where the unit takes a step. What throws gradients of chosen parameters away between their computation
+        and a step clears none: had it been all of them, the step would have nothing to go by.
+        """
         for place in places:
-            if clears(place):
-                if not but(place):
-                    return True
+            units = [] if clears(place) else self._cleared_in(place)
+            if not units and (not clears(place) or but(place)):
                 continue
-            site = place.result.sites.get(place.number)
-            targets = site.targets if site is not None else ()
-            if any(
-                target.unit in self.clearing and not self._is_told_not_to(target.unit, target) for target in targets
-            ):
-                return True
-            if (
-                place.value.op == "call"
-                and is_open(place)
-                and any(_may_be(place, u) for u in self._named(place.method))
-            ):
+            chosen = self.clearing_all.isdisjoint(units) if units else is_of_chosen(place)
+            if not chosen or not any(self._is_between(place, step) for step in steps):
                 return True
         return False
+
+    def _cleared_in(self, place: Place) -> list[Unit]:
+        """The units that clear gradients which a value may run."""
+        site = place.result.sites.get(place.number)
+        targets = site.targets if site is not None else ()
+        known = [t.unit for t in targets if t.unit in self.clearing and not self._is_told_not_to(t.unit, t)]
+        if place.value.op == "call" and is_open(place):
+            known += [unit for unit in self._named(place.method) if _may_be(place, unit)]
+        return known
+
+    def _is_between(self, place: Place, step: Place) -> bool:
+        """Whether gradients have been computed on every way to a value, and none on some way from there to a step."""
+        if place.unit is not step.unit or any(each is None for each in ways_back(place, self._fills)):
+            return False
+        return place in ways_back(step, self._fills)
+
+    def _fills(self, place: Place) -> bool:
+        if place.value.op != "call" or place.method.startswith("clip_grad") or place.method == "unscale_":
+            return False
+        return computes(place) or not self.computing.isdisjoint(self.queries.targets(place))
 
     def _named(self, name: str) -> list[Unit]:
         return self._by_name.get(name, [])
@@ -155,6 +178,26 @@ def clears(place: Place) -> bool:
             return any(place.operand(i).val.constant() in _GRADIENTS for i in range(1, len(value.args)))
         return place.method in _CLEARERS or (place.method in _ZEROING and _is_of_gradients(place))
     return value.op in ("store_attr", "delete") and value.data in _GRADIENTS
+
+
+def is_of_chosen(clear: Place) -> bool:
+    """Whether what clears gradients does so for one parameter that it names (`model.head.weight.grad = None`), or in a
+    loop for those of which a test holds that asks for more than whether they are trained (`if "head" in name`)."""
+    filled = clear.receiver if clear.value.op == "call" and clear.method in _ZEROING else None
+    held = clear if filled is None else filled.root
+    while held.value.op == "attr" and held.value.data == "data":
+        held = held.operand(0).root
+    if not holds_gradient(held):
+        return False
+    owner = held.operand(0).root
+    if owner.value.op == "attr":
+        return True
+    element = owner.operand(0).root if owner.value.op == "unpack" else owner
+    if element.value.op != "next":
+        return False
+    blocks = clear.unit.code.blocks
+    tests = [element.value_at(blocks[branch].end[1]) for branch, _ in clear.unit.control.settled(clear.value.block)]
+    return any(element in test.parts and _OF_ALL_TRAINED.isdisjoint(test.words) for test in tests)
 
 
 def holds_gradient(place: Place) -> bool:
