@@ -3,8 +3,8 @@
 What it does
     Follows a `DistributedSampler` (and its like, and samplers of the project that take their part by the rank) from
     where it is made, through variables, branches and attributes. Reports one that is only told its epoch, or asked
-    whether it is there, or that nothing uses at all. Silent where it is given to any call, put into a container, given
-    back, or kept under an attribute that something reads.
+    whether it is there, or that nothing uses at all. Silent where it is given to any call, put into a container,
+    given back to who is not known, or kept under an attribute that something reads.
 
 Why is this bad
     Without `sampler=` the loader goes through all the data on every rank: the ranks train on the same samples, an
@@ -28,7 +28,8 @@ from validator.rule import Rule
 RULE = Rule("MP557", "sampler-unused", "error", "1.0", tokens=("Sampler",), solves=True)
 
 _TELLING = frozenset({"set_epoch", "state_dict", "load_state_dict"})
-_SAME = frozenset({"phi", "mut", "param", "attr", "free"})  # what holds the sampler itself, not what is made of it
+# What holds the sampler itself, or a tuple with it, not what is made of it; a call gives back what a function returns.
+_SAME = frozenset({"phi", "mut", "param", "attr", "free", "tuple", "unpack", "call"})
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -54,11 +55,11 @@ def _is_made(result: object) -> bool:
 
 def _is_used(made: Place, holders: Holders) -> bool:
     """Whether anything but a call that tells it its epoch may use a sampler, whatever variable holds it."""
-    if holders.escapes or holders.gathered or holders.given or made.number in made.unit.code.returned:
+    if holders.escapes or holders.gathered or holders.given:
         return True
     others = [held for held in holders.held if held != (made.unit, made.number)]
     return any(name not in _TELLING for _, _, name in holders.called) or any(
-        number in unit.code.returned or unit.code.values[number].op not in _SAME for unit, number in others
+        unit.code.values[number].op not in _SAME for unit, number in others
     )
 
 
@@ -84,6 +85,21 @@ class Strategy:
 """
 
 INCORRECT = [
+    # given back beside the loader, and told the epoch
+    """
+from torch.utils.data import DataLoader, DistributedSampler
+
+def loaded(dataset, size, rank):
+    sampler = DistributedSampler(dataset, num_replicas=size, rank=rank)  # error: MP557
+    loader = DataLoader(dataset, batch_size=8)
+    return dataset, loader, sampler
+
+def main(dataset, train, size, rank):
+    _, loader, sampler = loaded(dataset, size, rank)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        train(loader)
+""",
     """
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler
@@ -111,6 +127,21 @@ class Trainer:
 ]
 
 CORRECT = [
+    # given to the loader, and given back beside the loader, and told the epoch
+    """
+from torch.utils.data import DataLoader, DistributedSampler
+
+def loaded(dataset, size, rank):
+    sampler = DistributedSampler(dataset, num_replicas=size, rank=rank)
+    loader = DataLoader(dataset, batch_size=8, sampler=sampler)
+    return dataset, loader, sampler
+
+def main(dataset, train, size, rank):
+    _, loader, sampler = loaded(dataset, size, rank)
+    for epoch in range(3):
+        sampler.set_epoch(epoch)
+        train(loader)
+""",
     _OWN.format(given="sampler=sampler, ", mark=""),
     # it mixes on all ranks alike, and is not what deals the data out
     """
