@@ -3,7 +3,9 @@
 What it does
     Reports a function called `evaluate`, `validate` or alike that runs a forward of a model that is, or may be, one of
     FSDP, DDP or DeepSpeed without gradients, itself or through a function that it calls (`self.compute_loss(batch)`),
-    and neither switches to `eval()` nor is called where that has been done.
+    and neither switches to `eval()` nor is called where that has been done. Also a function, whatever it is called,
+    that runs a model without gradients in a loop and calls its `train()` afterwards, where nothing in the project
+    switches that model to evaluation.
 
 Why is this bad
     Dropout stays on, and differs between ranks: the metric is noise, and where a decision hangs on it (stop early, keep
@@ -20,10 +22,12 @@ from collections.abc import Iterator
 from validator.domains.placement import WRAPPING, may
 from validator.finding import Finding
 from validator.flow.program.unit import Unit
-from validator.flow.queries.base import Place
+from validator.flow.queries.base import Place, Queries, ways_back
 from validator.flow.queries.escapes import Index
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.training.cleared_gradients import Gradients
 from validator.flow.queries.training.gradients import switches_off
+from validator.flow.queries.training.modes import Modes
 from validator.flow.queries.training.placements import Placings
 from validator.project import Project
 from validator.rule import Rule
@@ -32,6 +36,48 @@ RULE = Rule("MP521", "evaluation-in-training-mode", "warning", "0.1.0", tokens=(
 
 
 def check_project(project: Project) -> Iterator[Finding]:
+    wrapped = list(_of_wrapped(project))
+    yield from wrapped
+    told = {(each.path, each.context) for each in wrapped}
+    yield from (each for each in _of_trained(project) if (each.path, each.context) not in told)
+
+
+def _of_trained(project: Project) -> Iterator[Finding]:
+    """Models of whatever kind that the function itself puts back into training, and nobody ever out of it."""
+    queries, gradients = project.analysis(Queries), project.analysis(Gradients)
+    modes = Modes(queries)
+    for unit in queries.flow.mentions.calling("train"):
+        if is_aside(unit.path) or unit in gradients.computing:
+            continue
+        for back in modes.trainings(unit):
+            model = back.receiver
+            run = _run_before(queries, back, model) if model is not None else None
+            if run is not None and model is not None and not modes.may_evaluate(model):
+                yield _report(run, model)
+                break
+
+
+def _run_before(queries: Queries, back: Place, model: Place) -> Place | None:
+    """A call in the rounds of a loop that runs a model without gradients, or is passed it, before the model is put
+    into training, and for the first time: who does so before, too, means to run it so."""
+    unit = back.unit
+    everywhere = any(switches_off(decorator) for decorator in queries.decorators(unit))
+    for call in queries.calls_in(unit):
+        alone = everywhere or any(switches_off(call.value_at(manager)) for manager in unit.managers(call.number))
+        passed = any(call.value_at(number).text == model.text for number in call.value.args)
+        if alone and passed and unit.control.loops_around(call.value.block) and _is_behind(back, call):
+            before = (each for each in ways_back(call, lambda each: False) if each is not None)
+            return None if any(each.value.op == "call" and each.method == "train" for each in before) else call
+    return None
+
+
+def _is_behind(late: Place, early: Place) -> bool:
+    """Whether a value is reached by way of another one that runs in a loop, and does not lead back there."""
+    before = ways_back(late, lambda each: False)
+    return early in before and late not in ways_back(early, lambda each: False)
+
+
+def _of_wrapped(project: Project) -> Iterator[Finding]:
     placings = project.analysis(Placings)
     index = Index(placings.flow)
     words = placings.flow.models.likely.get("evaluations", frozenset())
@@ -108,7 +154,42 @@ def _report(call: Place, model: Place) -> Finding:
     )
 
 
+_RESET = """
+import torch
+import torch.distributed as dist
+
+class Trainer:
+    def __init__(self, model, judge):
+        self.model, self.judge = model, judge
+
+    def score(self, model, batch):
+        return model(batch).loss
+
+    def measure(self, loader):
+        {before}
+        total = 0
+        with torch.no_grad():
+            for batch in loader:
+                total += self.score(self.model, batch) - self.score(self.judge, batch){mark}
+        dist.all_reduce(total)
+        self.model.train()  # back to what it was
+        return total
+
+    def fit(self, loader, held_out):
+        self.judge.eval()
+        self.model.train()
+        for batch in loader:
+            self.model(batch).loss.backward()
+        {outside}
+        self.measure(held_out)
+
+def start(build, loader, held_out):
+    model, judge = build("model"), build("judge")
+    Trainer(model, judge).fit(loader, held_out)
+"""
+
 INCORRECT = [
+    _RESET.format(before="print(loader)", mark="  # error: MP521", outside="print(len(loader))"),
     """
 import torch
 from torch.distributed.fsdp import fully_shard
@@ -175,6 +256,27 @@ def main(build, kind, batches):
 ]
 
 CORRECT = [
+    # switched here, by the caller, among others; meant to be in training
+    _RESET.format(before="self.model.eval()", mark="", outside="print(len(loader))"),
+    _RESET.format(before="self.model.train(False)", mark="", outside="print(len(loader))"),
+    _RESET.format(before="print(loader)", mark="", outside="self.model.eval()"),
+    _RESET.format(before="self.model.train()", mark="", outside="print(len(loader))"),
+    _RESET.format(before="[each.eval() for each in (self.model, self.judge)]", mark="", outside="print(len(loader))"),
+    # what is computed without gradients is trained on then
+    """
+import torch
+import torch.distributed as dist
+
+def collect(model, loader):
+    kept = []
+    with torch.no_grad():
+        for batch in loader:
+            kept.append(model(batch))
+    model.train()
+    for batch in kept:
+        model(batch).backward()
+    dist.barrier()
+""",
     """
 import torch
 from torch.distributed.fsdp import fully_shard
