@@ -15,7 +15,7 @@ from validator.domains.axes import REDUCED, WORLD
 from validator.domains.spmd import OF_ONE, UNIFORM, Cause, Causes, only, varying
 from validator.effects.compare import Around, Comparison, sees
 from validator.effects.condition_keys import Assumed, Key, assume, holding, same
-from validator.effects.evidence import asks_for_rank, reads_data
+from validator.effects.evidence import asks_for_rank, is_drawn_alike, reads_data
 from validator.effects.exceptions import FAILURE
 from validator.effects.files import raced
 from validator.effects.reduced_values import reduced
@@ -305,6 +305,8 @@ class Divergences:
                 continue
             if not first and not any(c.kind == "param" for c in fork.causes):
                 continue  # judged already: it does not depend on what is passed
+            if all(c.kind == "data" for c in causes) and is_drawn_alike(self._test(unit, fork)):
+                continue
             found = self._branch(unit, fork, around.get(loop), causes, frame)
             if found is not None:
                 yield found
@@ -321,6 +323,10 @@ class Divergences:
             elif first and (grown := self._grown(unit, repeat)) is not None:
                 found_in = self._loop(unit, repeat, grown.causes, frame)
                 yield from (found._replace(asks=True, grown=grown.place) for found in found_in)
+
+    def _test(self, unit: Unit, fork: Fork) -> Place:
+        """The condition of a branch."""
+        return Place(self.flow, unit, unit.code.blocks[fork.block].end[1])
 
     def _grown(self, unit: Unit, repeat: Repeat) -> Grown | None:
         """What some ranks alone put into what a loop goes through."""

@@ -17,8 +17,10 @@ from validator.flow.foreign import is_unknown
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
+from validator.flow.queries.ranks.random_draws import drawn_apart, draws
 from validator.flow.values import BOTTOM, Obj, Val
 
+_LEAVES = frozenset({"param", "attr", "name", "free", "next", "call"})  # what brings a value into a test
 _OF_RANKS = ("rank", "member", "data", "failure")
 _PARTS = frozenset({
     "phi", "unary", "binary", "compare", "tuple", "list", "slice", "item", "unpack", "iter", "more", "next", "mut",
@@ -71,6 +73,16 @@ def reads_data(place: Place) -> bool:
             if value.op == "call" and (receiver := each.receiver) is not None:
                 stack.append(receiver)
     return False
+
+
+def is_drawn_alike(test: Place) -> bool:
+    """Whether a test differs between ranks, as far as is known, by numbers alone that a library draws, and the seeds in
+    force where it draws them are the same on all ranks."""
+    drawn = [part for part in test.parts if part.value.op == "call" and draws(part)]
+    within = {part for draw in drawn for part in draw.parts}
+    others = (part for part in test.parts if part.value.op in _LEAVES and part not in within)
+    alike = bool(drawn) and not any(drawn_apart(draw) for draw in drawn)
+    return alike and not any(part.varies(*_OF_RANKS) for part in others)
 
 
 def likely_told(test: Place) -> Causes:

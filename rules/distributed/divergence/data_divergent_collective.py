@@ -63,7 +63,29 @@ def _skipping(test: str, loss: str = _OF_LOGITS, backward: str = "loss.backward(
     return _SKIPPING.format(test=test, loss=loss, backward=backward)
 
 
+_DRAWING = """
+import random
+
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+def set_up(model, seed):
+    random.seed(seed)
+    return DistributedDataParallel(model)
+
+def train(model, batches, share):
+    for batch in batches:
+        if random.random() < share:
+            model(batch).mean().backward(){mark}
+
+def main(model, batches, share):
+    random.seed(7 + dist.get_rank())
+    train(set_up(model, {seed}), batches, share)
+"""
+
 INCORRECT = [
+    # drawn with a seed of its own by each rank, or with one for all
+    _DRAWING.format(seed="7 + dist.get_rank()", mark="  # error: MP502"),
     # the others wait in the reduction of gradients
     _skipping("if torch.isnan(loss):  # error: MP502\n            continue"),
     _skipping("if loss.item() > 10:  # error: MP502\n            continue", _OF_HELPER),
@@ -347,6 +369,7 @@ def fit(model, batches, group):
 ]
 
 CORRECT = [
+    _DRAWING.format(seed="7", mark=""),
     _skipping("if torch.isnan(loss):\n            sys.exit(1)"),
     _skipping('if torch.isnan(loss):\n            raise FloatingPointError("nan")'),
     _skipping(
