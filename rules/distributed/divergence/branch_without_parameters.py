@@ -3,8 +3,9 @@
 What it does
     In a module whose objects are wrapped in DDP without `find_unused_parameters=True`, or in FSDP, reports a
     sub-module that `forward` calls only under a condition on the contents or the presence of data, on chance or on
-    the rank. Silent where the other way calls the sub-module too (a dummy forward), and under conditions that are
-    the same on all ranks, such as the configuration or `self.training`.
+    the rank; in DDP also an element of a list of modules that is drawn at random. Silent where the other way calls the
+    sub-module too (a dummy forward), and under conditions that are the same on all ranks, such as the configuration or
+    `self.training`.
 
 Why is this bad
     DDP waits for the gradient of every parameter: in the first step without the branch it raises in the next forward,
@@ -24,6 +25,7 @@ from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.ranks.random_draws import draws
 from validator.flow.queries.training.placements import Placings
 from validator.project import ClassDef, Project
 from validator.rule import Rule
@@ -73,7 +75,12 @@ def _bears_unused(call: Place) -> bool:
 
 def _judge(placings: Placings, cls: ClassDef, forward: Unit, wrap: Place) -> Iterator[Finding]:
     called: dict[str, list[Place]] = {}
+    drawn: set[str] = set()
     for call, inner in _calls(placings, forward, frozenset({forward})):
+        element = _drawn_element(placings, cls, inner) if _is_ddp(wrap) else ""
+        if element and element not in drawn:
+            drawn.add(element)
+            yield _report_drawn(inner, element, wrap)
         name = _submodule(placings, cls, inner)
         if name:
             called.setdefault(name, []).append(call)
@@ -100,6 +107,18 @@ def _submodule(placings: Placings, cls: ClassDef, call: Place) -> str:
     name = str(callee.value.data)
     held = placings.flow.get("field", cls, name, False)
     return name if any(_has_parameters(placings, o) for o in held.each) else ""
+
+
+def _drawn_element(placings: Placings, cls: ClassDef, call: Place) -> str:
+    """The attribute of `self` that holds a list of modules of which a call runs one that is drawn at random."""
+    item = call.operand(0).root
+    owner = item.operand(0).root if item.value.op == "item" else item
+    if owner.value.op != "attr" or owner.operand(0).root.number != 0 or owner.operand(0).root.value.op != "param":
+        return ""
+    name = str(owner.value.data)
+    held = placings.flow.get("field", cls, name, False)
+    is_list = any(o[:2] == ("made", "torch.nn.ModuleList") for o in held.each)
+    return name if is_list and any(map(draws, item.operand(1).parts)) else ""
 
 
 def _has_parameters(placings: Placings, o: tuple[object, ...]) -> bool:
@@ -160,8 +179,24 @@ def _looks_inside(test: Place) -> bool:
     return False
 
 
+def _is_ddp(wrap: Place) -> bool:
+    return wrap.result.steps.get((wrap.number, 0)) == ("ddp",)
+
+
+def _report_drawn(call: Place, name: str, wrap: Place) -> Finding:
+    return RULE.finding(
+        call.unit.path,
+        call.at,
+        f"`{call.unit.qualname}` calls one module of `self.{name}`, drawn at random; the others have no gradients then,"
+        " and the model is wrapped in DDP without `find_unused_parameters`",
+        help="set `find_unused_parameters=True`, or let the others take part in a way that counts zero times",
+        related=[Related(wrap.unit.path, wrap.at[0], "the model is wrapped here")],
+        context=f"{call.unit.qualname}:{name}",
+    )
+
+
 def _report(call: Place, name: str, test: Place, wrap: Place) -> Finding:
-    ddp = "find_unused_parameters" in str(wrap.method) or wrap.result.steps.get((wrap.number, 0)) == ("ddp",)
+    ddp = _is_ddp(wrap)
     way = "DDP without `find_unused_parameters`" if ddp else "FSDP"
     return RULE.finding(
         call.unit.path,
@@ -178,7 +213,28 @@ def _report(call: Place, name: str, test: Place, wrap: Place) -> Finding:
     )
 
 
+_DRAWN = """
+import random
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.chance = random.Random(0)
+        self.heads = torch.nn.ModuleList([torch.nn.Linear(8, 8) for _ in range(4)])
+
+    def forward(self, rows):
+        stage = self.chance.choice([1, 2, 3])
+        return self.heads[stage](rows){mark}
+
+def wrapped(rank):
+    return DDP(Model(), device_ids=[rank]{unused})
+"""
+
 INCORRECT = [
+    # one of several, drawn in each step
+    _DRAWN.format(unused="", mark="  # error: MP542"),
     """
 import torch
 from torch.nn.parallel import DistributedDataParallel as DDP
@@ -222,6 +278,7 @@ def build():
 ]
 
 CORRECT = [
+    _DRAWN.format(unused=", find_unused_parameters=True", mark=""),
     """
 import torch
 from torch.nn.parallel import DistributedDataParallel as DDP
