@@ -76,6 +76,7 @@ class Tree:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.texts: dict[str, str] = {}
+        self.modules: dict[str, ast.Module] = {}
         self.parents: dict[ast.AST, ast.AST] = {}
         self.functions: dict[str, list[tuple[str, Function]]] = collections.defaultdict(list)
         self.classes: list[tuple[str, ast.ClassDef]] = []
@@ -92,7 +93,7 @@ class Tree:
                 module = ast.parse(text)
             except (OSError, SyntaxError, ValueError):
                 continue
-            self.texts[path] = text
+            self.texts[path], self.modules[path] = text, module
             for node in ast.walk(module):
                 self.parents.update((child, node) for child in ast.iter_child_nodes(node))
             for node in ast.walk(module):
