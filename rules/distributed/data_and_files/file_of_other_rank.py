@@ -6,8 +6,9 @@ What it does
     the rank, written under a test that leaves out some of these ranks and read by all; a name that carries one rank
     where it is written and another where it is read (the global rank and the local one); a file that one rank writes
     and all read afterwards in the same function with no collective between; files of which each rank writes its own,
-    and one rank reads all in a loop with no collective between. Silent where another place writes the file
-    without the test.
+    and one rank reads all in a loop with no collective between; and a folder that one rank makes, and into which all
+    write with no collective between (a note, where the files come in a loop). Silent where another place writes the
+    file without the test.
 
 Why is this bad
     The ranks that wrote nothing fail when the run is resumed, hours later, or start from other states than the first.
@@ -27,13 +28,14 @@ from validator.effects.divergence import Divergences
 from validator.effects.files import Access, Files, reaches
 from validator.effects.trace import Traces
 from validator.finding import Finding, Related
-from validator.flow.queries.base import Place
+from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP581", "file-of-other-rank", "warning", "0.3.0", tokens=("open", "load", "save", "read_"))
+RULE = Rule("MP581", "file-of-other-rank", "warning", "0.3.0", tokens=("open", "load", "save", "read_", "mkdir"))
 
+_MAKING = ("os.makedirs", "os.mkdir")
 _WHOLLY = WHOLE | SOME | {LOCAL, NODE}  # axes of numbers from which coordinates are computed
 
 
@@ -50,6 +52,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     named = [a for rows in by_name.values() for a in rows]
     yield from _too_early(project, named)
     yield from _gathered_early(project, named)
+    yield from _into_no_folder(project, [a for a in project.analysis(Files).accesses if a.kind != "read"])
 
 
 def _together(accesses: list[Access]) -> Iterator[tuple[list[Access], list[Access]]]:
@@ -184,6 +187,38 @@ def _gathered_early(project: Project, accesses: list[Access]) -> Iterator[Findin
                 break
 
 
+def _into_no_folder(project: Project, writes: list[Access]) -> Iterator[Finding]:
+    """Files that all ranks write into a folder which one of them may not have made yet."""
+    queries, traces = project.analysis(Queries), project.analysis(Divergences).traces
+    for made in (*queries.calls(*_MAKING), *queries.named("mkdir")):
+        folder = made.receiver if made.method == "mkdir" and len(made.value.args) == 1 else made.operand(1)
+        told = only(made.under, "rank", "member")
+        if folder is None or not any(c.sure for c in told) or is_aside(made.unit.path) or _in_turns(traces, made):
+            continue
+        for write in writes:
+            inside = write.place.unit is made.unit and any(folder.root == p.root for p in write.written[0].parts)
+            if not inside or _tests(write) or write.place.is_tried or _meets(traces, write.place):
+                continue
+            if reaches(traces, made.unit, made.number, write.place.number):
+                yield RULE.finding(
+                    made.unit.path,
+                    made.at,
+                    f"`{made.text}`{made.where} runs on some ranks, and all write into the folder, with nothing in"
+                    " between that makes them wait",
+                    help="call `dist.barrier()` between, or make it on all ranks with `exist_ok=True`",
+                    related=[Related(write.place.unit.path, write.place.at[0], "written here")],
+                    context=f"{made.unit.qualname}:{made.text}",
+                    severity="note" if _is_in_later_loop(made, write.place) else None,
+                )
+                break
+
+
+def _is_in_later_loop(made: Place, write: Place) -> bool:
+    """Whether a file is written in rounds of a loop, before which the folder is most likely there."""
+    control = made.unit.control
+    return not set(control.loops_around(write.value.block)) <= set(control.loops_around(made.value.block))
+
+
 def _is_of_others(write: Access, read: Access) -> bool:
     """Whether a path is that of a rank's own file, with another number in place of the rank."""
     pairs = list(zip(write.path, read.path, strict=False))
@@ -250,7 +285,22 @@ def _epochs(error: str = "", within: str = "print(epoch)", after: str = "print(e
     return _EPOCHS.format(error=error, within=within, after=after)
 
 
+_FOLDER = """
+import os
+import torch
+import torch.distributed as dist
+
+def save(state, folder):
+    rank = dist.get_rank()
+    parts = os.path.join(folder, "parts")
+    if rank == 0:
+        os.makedirs(parts, exist_ok=True){mark}
+    {between}
+    torch.save(state, os.path.join(parts, f"{{rank}}.pt"))
+"""
+
 INCORRECT = [
+    _FOLDER.format(mark="  # error: MP581", between=""),
     _epochs("  # error: MP581"),  # after the last round nothing meets
     """
 import os
@@ -334,6 +384,7 @@ def save(result, folder, name):
 ]
 
 CORRECT = [
+    _FOLDER.format(mark="", between="dist.barrier()"),
     _epochs(within="dist.barrier()"),
     _epochs(after="dist.barrier()"),
     _epochs(after="evaluate(model)"),
