@@ -7,9 +7,10 @@ What it does
     there is a group), and where the group is only made if there is none, or by whoever comes first. A warning where
     such a call is a function that gives a constant without a group (`dist.get_rank() if dist.is_initialized() else 0`),
     or a constructor that keeps what one gives, and the result is used after the group is made, or sets a seed.
-    Follows each program (`if __name__ == "__main__":`) along its ways, too, and reports the call where all of them come
-    to one that needs the group, while nothing that runs before, of the project or of a library that is not known, may
-    make it.
+    Follows each program (`if __name__ == "__main__":`) along its ways, too, and reports the first call that needs the
+    group, while nothing that runs before, of the project or of a library that is not known, may make it: an error where
+    all ways come to one, else a warning; silent there under a condition that asks for the group or for the number of
+    processes.
 
 Why is this bad
     The call raises `Default process group has not been initialized`. The group cannot have been made before: a second
@@ -72,7 +73,7 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _never_made(project: Project) -> Iterator[Finding]:
     told: set[Place] = set()
-    for call, program in project.analysis(GrouplessPrograms).found():
+    for call, program, sure in project.analysis(GrouplessPrograms).found():
         if call not in told:
             told.add(call)
             yield RULE.finding(
@@ -82,6 +83,7 @@ def _never_made(project: Project) -> Iterator[Finding]:
                 help="call `torch.distributed.init_process_group()` first",
                 related=[Related(program.path, program.at(program.code.at)[0], "the program starts here")],
                 context=f"{call.unit.qualname}:{call.text}",
+                severity=None if sure else "warning",
             )
 
 
@@ -355,6 +357,9 @@ def _alone(body: str, setup: str = "print(args)", decorated: str = "") -> str:
 
 
 INCORRECT = [
+    # on some ways
+    _alone("if args: dist.barrier()  # error: MP567"),
+    _alone("for each in args: dist.all_reduce(each)  # error: MP567"),
     _alone("print(dist.get_world_size())  # error: MP567"),
     _alone("model = DistributedDataParallel(model)  # error: MP567"),
     _alone("loader = DataLoader(args, sampler=DistributedSampler(args, shuffle=True))  # error: MP567"),
@@ -403,8 +408,8 @@ CORRECT = [
     _alone(
         "sampler = DistributedSampler(args, num_replicas=int(os.environ['WORLD_SIZE']), rank=int(os.environ['RANK']))"
     ),
-    _alone("if args: dist.barrier()"),
-    _alone("for each in args: dist.all_reduce(each)"),
+    _alone("if dist.is_initialized(): dist.barrier()"),
+    _alone("for each in args if dist.is_available() else (): print(each)"),
     _alone("try: dist.barrier()\n    except ValueError: print('alone')"),
     # no program: whoever calls it has made the group
     _alone("dist.barrier()").partition("if __name__")[0],

@@ -1,4 +1,4 @@
-"""Programs that come to need the default process group on every way that they can go, and nothing in which makes one.
+"""Programs that come to need the default process group, and nothing in which makes one.
 
 A program is a file with a part that runs where it is started (`if __name__ == "__main__":`). Its ways are followed from
 there through the functions that it surely calls, up to the first call that needs the group.
@@ -22,10 +22,17 @@ _BUILTINS = frozenset(dir(builtins))
 
 
 class Needed(NamedTuple):
-    """The first call of a program that needs the group, and where the program starts."""
+    """The first call of a program that needs the group, where the program starts, and whether it comes there on every
+    way."""
 
     call: Place
     program: Unit
+    sure: bool
+
+
+class _Need(NamedTuple):
+    call: Place
+    sure: bool
 
 
 class _Unclear(Exception):
@@ -45,25 +52,27 @@ class GrouplessPrograms:
         self.making = self.queries.reaching(makers)
         self.names = frozenset({*names, *(unit.name for unit in self.making if unit.code.kind == "function")})
         self._unclear: dict[Unit, bool] = {}
-        self._needed: dict[Unit, Place | None] = {}
+        self._needed: dict[Unit, _Need | None] = {}
 
     def found(self) -> Iterator[Needed]:
         at_import = any(unit.code.kind == "module" and _start_of(unit) is None for unit in self.making)
         for unit in self.queries.of_program() if self.flow.is_distributed and not at_import else ():
             if unit.code.kind == "module" and not is_aside(unit.path) and _start_of(unit) is not None:
                 try:
-                    call = self._need(unit, _start_of(unit))
+                    need = self._need(unit, _start_of(unit))
                 except _Unclear:
                     continue
-                if call is not None:
-                    yield Needed(call, unit)
+                if need is not None:
+                    yield Needed(need.call, unit, need.sure)
 
-    def _need(self, unit: Unit, start: int | None) -> Place | None:
-        """The first call that needs the group in a unit, if it comes to one on every way."""
+    def _need(self, unit: Unit, start: int | None) -> _Need | None:
+        """The first call that needs the group in a unit, and whether it comes to one on every way; what comes behind is
+        not looked at."""
         if unit in self._needed:
             return self._needed[unit]
         self._needed[unit] = None  # a circle
-        found: list[Place] = []
+        found: list[_Need] = []
+        leaves = False
         stack, seen = [start or 0], {start or 0}
         while stack:
             number = stack.pop()
@@ -72,31 +81,31 @@ class GrouplessPrograms:
             if need is not None:
                 found.append(need)
             elif block.end[0] in ("return", "open"):
-                return None
+                leaves = True
             else:
                 following = [each for each in block.successors() if each not in seen]
                 seen.update(following)
                 stack += following
-        self._needed[unit] = min(found, key=lambda each: each.at, default=None)
+        first = min(found, key=lambda each: each.call.at, default=None)
+        sure = not leaves and all(each.sure for each in found)
+        self._needed[unit] = first._replace(sure=sure) if first is not None else None
         return self._needed[unit]
 
-    def _need_among(self, unit: Unit, block: int) -> Place | None:
+    def _need_among(self, unit: Unit, block: int) -> _Need | None:
         for number in unit.code.blocks[block].values:
             call = Place(self.flow, unit, number)
             if call.value.op != "call":
                 continue
             if call.method in self.names:
                 raise _Unclear
-            if needs_group(call) and not _is_caught(call):
-                return call
-            inner = self._need_of_called(call)
-            if inner is not None:
-                return inner
+            need = _Need(call, True) if needs_group(call) and not _is_caught(call) else self._need_of_called(call)
+            if need is not None and not any(map(_asks_for_others, call.tests_inside)):
+                return need
             if self._may_make(call):
                 raise _Unclear
         return None
 
-    def _need_of_called(self, call: Place) -> Place | None:
+    def _need_of_called(self, call: Place) -> _Need | None:
         targets = self.queries.targets(call)
         if len(targets) != 1 or call.hands_on or _is_caught(call):
             return None
@@ -154,6 +163,12 @@ def _start_of(unit: Unit) -> int | None:
             if test.data == "Eq" and asked == {"__name__", "__main__"}:
                 return int(block.end[2])
     return None
+
+
+def _asks_for_others(test: Place) -> bool:
+    """Whether a condition asks whether there is a group, or how many processes there are."""
+    asked = any(part.closed.of("size") or part.closed.of("several") for part in test.parts)
+    return asked or any("distributed" in word or "initialized" in word or "available" in word for word in test.words)
 
 
 def _is_caught(call: Place) -> bool:
