@@ -5,8 +5,9 @@ What it does
     (`[torch.zeros_like(x) for _ in range(world_size)]`, `[None] * world_size`), through views, lists, variables and
     results of functions. Reports where they are read (`torch.cat`, arithmetic, `item()`, a loop over them) and no way
     leads there on which anything was given them that may write: a collective, a receive, an in-place method, an
-    assignment to elements, `out=`, a kernel, a function of which nothing is known. Silent where the buffer is stored,
-    captured by a function inside, or has no elements.
+    assignment to elements, `out=`, a kernel, a function of which nothing is known; in a loop also where only later
+    rounds have that behind them. A warning where a test of the rank decides who fills the buffer or replaces it, and
+    ranks read it that do not. Silent where the buffer is stored, captured by a function inside, or has no elements.
 
 Why is this bad
     The collective that fills the buffer was dropped, or stands behind the read. What is read is what lay in the memory
@@ -74,13 +75,14 @@ def _report(found: Unfilled) -> Finding:
     return RULE.finding(
         read.unit.path,
         read.at,
-        f"`{read.text}`{read.where} reads what `{made.text}` has made, and nothing has written into it",
+        f"`{read.text}`{read.where} reads what `{made.text}` has made, and"
+        f" {'on some ranks ' if found.some else ''}nothing has written into it",
         help="fill the buffer before it is read: by the collective that is meant to"
         if found.slots
         else "fill the buffer before it is read, by a collective or `copy_`",
         related=[Related(made.unit.path, made.at[0], f"the buffer {what}")],
         context=f"{read.unit.qualname}:{made.text}",
-        severity="error" if found.always and found.empty else "warning",
+        severity="error" if found.always and found.empty and not found.some else "warning",
     )
 
 
@@ -131,9 +133,98 @@ class Exchange:
         other = self.receive(x, 0)
         return x + other  # error: MP556
 """,
+    # filled, or replaced, on one rank, and read on all; in the first round of a loop
+    """
+import torch
+import torch.distributed as dist
+
+def clusters(rows, count, rounds):
+    for number in count:
+        centers = torch.empty(number, rows.shape[1]).cuda(non_blocking=True)
+        if dist.get_rank() == 0:
+            chosen = torch.randperm(len(rows))[:number]
+            assert len(chosen) >= number
+            centers = rows[chosen]
+        for i in range(rounds + 1):
+            nearest = torch.mm(rows, centers.t()).argmax(1)  # error: MP556
+            if i == rounds:
+                break
+            sums = torch.zeros_like(centers).index_add_(0, nearest, rows)
+            dist.all_reduce(sums)
+            centers[:] = sums
+            centers = torch.nn.functional.normalize(centers)
+
+def shared(x):
+    noise = torch.empty_like(x)
+    if dist.get_rank() == 0:
+        noise.normal_()
+    return x + noise  # error: MP556
+
+def in_rounds(x, rounds):
+    buffer, total = torch.empty_like(x), 0
+    for i in range(rounds):
+        total = total + buffer.sum()  # error: MP556
+        dist.broadcast(buffer, src=0)
+    return total
+""",
 )
 
 CORRECT = (
+    # one rank fills the buffer, and all get it, or that rank alone reads it
+    """
+import torch
+import torch.distributed as dist
+
+def shared(x, rank):
+    noise = torch.empty_like(x)
+    if dist.get_rank() == 0:
+        noise = torch.randn_like(x)
+    dist.broadcast(noise, src=0)
+    return x + noise
+
+def shown(x):
+    whole = torch.empty_like(x)
+    if dist.get_rank() == 0:
+        whole.copy_(x)
+    dist.barrier()
+    if dist.get_rank() == 0:
+        print(whole.sum())
+
+def left(x):
+    whole = torch.empty_like(x)
+    if dist.get_rank() == 0:
+        whole = x * 2
+    if dist.get_rank() != 0:
+        return None
+    return whole.sum()
+
+def stage(x):
+    received = torch.empty_like(x)
+    first = dist.get_rank() == 0
+    if not first:
+        dist.recv(received, src=dist.get_rank() - 1)
+    hidden = x if first else received
+    return hidden * 2
+
+def either(x):
+    value = torch.empty_like(x)
+    if dist.get_rank() == 0:
+        value.copy_(x)
+        dist.send(value, dst=1)
+    else:
+        dist.recv(value, src=0)
+    return value * 2
+
+def last_of(rows, x):
+    value = torch.empty_like(x)
+    for row in rows:
+        value = row * 2
+    for i, row in enumerate(rows):
+        if i:
+            x = x + value
+        value = row
+    return value.sum() + x
+""",
     # one rank has the numbers, and the buffer of the others takes them
     """
 import torch

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from validator.domains.spmd import NONE, only
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
-from validator.flow.queries.base import Place, Queries, users_of
+from validator.flow.queries.base import Place, Queries, blocks_of, users_of
 from validator.flow.queries.escapes import Index, argument_of
 from validator.ir.model import Value
 
@@ -47,13 +48,15 @@ Kind = tuple[object, ...]
 
 class Unfilled(NamedTuple):
     """`read` reads what `made` made, and nothing has written into. `slots`: a list with a place for each rank;
-    `empty`: what its memory holds is chance; `always`: it is so on every way."""
+    `empty`: what its memory holds is chance; `always`: it is so on every way; `some`: ranks that take one way fill or
+    replace it, the others do not."""
 
     made: Place
     read: Place
     slots: bool
     empty: bool
     always: bool
+    some: bool
 
 
 class _Made(NamedTuple):
@@ -79,7 +82,8 @@ def unfilled(queries: Queries) -> Iterator[Unfilled]:
         read, given = ways.first_read, ways.returned
         if read is not None and not _is_for_nothing(read):
             told.add(made.made)
-            yield Unfilled(made.made, read, made.slots, made.empty, made.always and ways.is_certain(read.number))
+            always = made.always and ways.is_certain(read.number)
+            yield Unfilled(made.made, read, made.slots, made.empty, always, ways.is_of_some(read.number))
         elif given is not None:
             queue += [
                 (call.unit, made._replace(number=call.number, kind=given.kind, always=made.always and given.always))
@@ -223,6 +227,7 @@ class _Ways:
         self.values = unit.code.values
         self.held: dict[int, Kind] = {}
         self._met: dict[int, frozenset[int]] = {}  # by value the blocks where it met something else under its name
+        self._by_rank: set[int] = set()  # those of them to which ranks come by different ways
         self.writes: set[int] = set()
         self.reads: dict[int, frozenset[int]] = {}
         self._captured = {
@@ -263,16 +268,49 @@ class _Ways:
             block = self.values[number].block
             if block in self._order and self._goes_on(self.reads[number], block) and not self._is_written(number):
                 return Place(self.flow, self.unit, number)
+            if block in self._order and self.is_of_some(number) and not self.reads[number]:
+                return Place(self.flow, self.unit, number)
         return None
 
     def is_certain(self, read: int) -> bool:
         """Whether nothing else can be what is read."""
-        return not self.reads[read]
+        return not self.reads[read] and not self._is_written(read)
+
+    def is_of_some(self, read: int) -> bool:
+        """Whether something else is what ranks read that have come by another way, or have written into it."""
+        block = self.values[read].block
+        writes, past = self._written_before(read)
+        if not writes:
+            return not self._by_rank.isdisjoint(self.reads[read])
+        made = Place(self.flow, self.unit, self.made)
+        if not past or made.under or self._is_by_rank(block, self.unit.control.deciding(made.value.block)):
+            return False
+        deciding = self.unit.control.deciding(block)
+        return all(self._is_by_rank(self.values[each].block, deciding) for each in writes)
 
     def _goes_on(self, met: frozenset[int], block: int) -> bool:
-        """Whether all that comes to some places, where values met, comes to a block too."""
-        control = self.unit.control
-        return all(control.deciding(block) <= control.deciding(each) for each in met)
+        """Whether all that comes to some places, where values met, comes to a block too: of what a loop changes in its
+        first round, of what ranks have by different ways on all of them."""
+        deciding = self.unit.control.deciding
+        for each in met:
+            if each in self._by_rank:
+                if self._is_by_rank(block, deciding(each)):
+                    return False
+            elif each in self.unit.code.loops:
+                if block not in self._inside(each) or not deciding(block) <= deciding(each) | {each}:
+                    return False
+            elif not deciding(block) <= deciding(each):
+                return False
+        return True
+
+    def _inside(self, header: int) -> set[int]:
+        return {header, *blocks_of(self.unit.code, header)}
+
+    def _is_by_rank(self, block: int, but: frozenset[int] | set[int]) -> bool:
+        """Whether the rank decides, at a branch that is none of some, about coming to a block."""
+        first = next(iter(self.unit.code.blocks[block].values), None)
+        around = Place(self.flow, self.unit, first).around(frozenset(but)) if first is not None else NONE
+        return bool(only(around, "rank", "member"))
 
     @cached_property
     def returned(self) -> _Given | None:
@@ -301,24 +339,47 @@ class _Ways:
 
     def _is_written(self, number: int, block: int = -1) -> bool:
         """Whether something that may write can have come before a value, or before the end of a block."""
+        return bool(self._written_before(number, block)[0])
+
+    def _written_before(self, number: int, block: int = -1) -> tuple[set[int], bool]:
+        """The last that may write on each way to a value, or to the end of a block, and whether a way is without."""
         code = self.unit.code
         block = self.values[number].block if block < 0 else block
+        loops = self._first_rounds(block)
         inside = code.blocks[block].values
         stack = [(block, inside[: inside.index(number)] if number >= 0 else inside)]
         seen: set[int] = set()
+        found: set[int] = set()
+        past = False
         while stack:
             at, before = stack.pop()
-            for each in reversed(before):
-                if each in self.writes:
-                    return True
-                if each == self.made and self.values[each].op == "call":
-                    break
+            last = next((n for n in reversed(before) if n in self.writes or n == self.made), -1)
+            if last in self.writes:
+                found.add(last)
+            elif last == self.made and self.values[last].op == "call":
+                past = True
             else:
-                for previous, _ in code.blocks[at].preds:
-                    if previous not in seen:
-                        seen.add(previous)
-                        stack.append((previous, code.blocks[previous].values))
-        return False
+                past = past or not code.blocks[at].preds
+                fresh = [p for p, _ in code.blocks[at].preds if p not in seen and p not in loops.get(at, ())]
+                seen.update(fresh)
+                stack += [(previous, code.blocks[previous].values) for previous in fresh]
+        return found, past
+
+    def _first_rounds(self, block: int) -> dict[int, set[int]]:
+        """By header the loops around a block, made outside of them, that come to it in their first round already, and
+        their blocks, from which only later rounds come."""
+        code, control = self.unit.code, self.unit.control
+        around = {header: self._inside(header) for header in code.loops}
+        made = self.values[self.made].block
+        around = {header: inside for header, inside in around.items() if block in inside and made not in inside}
+        before: set[int] = set()
+        stack = [block] if around else []
+        for at in stack:
+            preds = {each for each, _ in code.blocks[at].preds} if at != made else set()
+            fresh = preds - around.get(at, set()) - before
+            before |= fresh
+            stack += fresh
+        return around if control.deciding(block) & before <= control.deciding(made) | set(around) else {}
 
     # -- uses ----------------------------------------------------------------------------------------------
 
@@ -380,12 +441,24 @@ class _Ways:
         """A variable to which several ways lead: all of them back to one value, or some to others."""
         if self.unit.root(phi) in {self.unit.root(number) for number in self.held if number != phi}:
             self._add(phi, kind)
-        elif self.values[phi].block in self.unit.code.loops:
-            self._add(phi, _MAYBE)
         else:
-            here, self._here = self._here, self._here | {self.values[phi].block}
+            block = self.values[phi].block
+            if self._is_replaced_by_rank(phi):
+                self._by_rank.add(block)
+            here, self._here = self._here, self._here | {block}
             self._add(phi, kind)
             self._here = here
+
+    def _is_replaced_by_rank(self, phi: int) -> bool:
+        """Whether all ways on which a variable holds something else are those of some ranks."""
+        value = self.values[phi]
+        blocks, deciding = self.unit.code.blocks, self.unit.control.deciding(value.block)
+        if value.block in self.unit.code.loops or Place(self.flow, self.unit, self.made).under:
+            return False
+        ways = zip(blocks[value.block].preds, value.args, strict=True)
+        roots = {self.unit.root(number) for number in self.held}
+        others = [block for (block, _), number in ways if self.unit.root(number) not in roots]
+        return bool(others) and all(self._is_by_rank(block, deciding) for block in others)
 
     def _display(self, value: Value, number: int, kind: Kind) -> Kind:
         if value.data or kind == _MAYBE:
