@@ -220,6 +220,16 @@ def statistics(x, group=None):
     deviation = ((x - mean) ** 2).sum()
     dist.all_reduce(deviation)  # error: MP511
     return mean, deviation / total[1]
+
+def counts(masks, dp_group, size):
+    tokens, samples = torch.zeros((), device="cuda"), torch.zeros((), device="cuda")
+    for mask in masks:
+        tokens += mask.sum()
+        samples += (mask.sum(dim=-1) > 0).sum()
+    if dist.is_initialized():
+        dist.all_reduce(tokens, op=dist.ReduceOp.SUM)  # error: MP511
+        dist.all_reduce(samples, op=dist.ReduceOp.SUM, group=dp_group)
+    return {"tokens": tokens / size, "samples": samples / size}
 """,
     """
 import torch
@@ -292,6 +302,19 @@ def in_two_steps(x, group):
     dist.all_reduce(total, group=group)
     dist.all_reduce(total)
     return total
+
+def longest(masks, group):
+    tokens, length = masks.sum(), masks.sum(dim=-1).max()
+    dist.all_reduce(tokens, group=group)
+    dist.all_reduce(length, op=dist.ReduceOp.MAX)
+    return tokens, length
+
+def of_other_data(masks, times, group):
+    tokens = masks.sum()
+    seconds = torch.tensor(times.sum(), device=masks.device)
+    dist.all_reduce(tokens, group=group)
+    dist.all_reduce(seconds)
+    return tokens / seconds
 
 def loss_of(logits, target):
     largest = logits.max(dim=-1)[0]
