@@ -24,11 +24,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.finding import Finding, Related
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries, blocks_of
 from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.origins import calls_behind, trail
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.ranks.random_draws import drawn_apart, draws
+from validator.flow.queries.ranks.run_by_all import setting_up
 from validator.flow.queries.training.cleared_gradients import Gradients
 from validator.flow.queries.training.loaders import makes_loader
 from validator.flow.queries.training.sampler_rounds import Rounds, passed_through
@@ -80,9 +82,20 @@ def check_project(project: Project) -> Iterator[Finding]:
             loader = untold.loader
             trains = not untold.units.isdisjoint(project.analysis(Gradients).computing)
             measures = any(_evaluates(each, trains) for each in (place, loader.place, *loader.calls))
-            if _shuffles(sampler, loader.calls) and not measures:
+            if _shuffles(sampler, loader.calls) and not measures and _has_group(queries, place, untold.units):
                 why = untold.why if calls else _NOWHERE
                 yield _never_told(sampler, place if untold.alone else loader.place, why)
+
+
+def _has_group(queries: Queries, sampler: Place, users: frozenset[Unit]) -> bool:
+    """Whether a sampler that is only made where there is a process group is made for what goes through its data: that,
+    or what calls it in the same process, sets one up."""
+    if not any(word.endswith("is_initialized") for test in sampler.tests_inside for word in test.words):
+        return True
+    starting, queue = setting_up(queries), list(users)
+    for unit in queue:
+        queue += dict.fromkeys(c.unit for c in queries.calls_of(unit) if not c.hands_on and c.unit not in queue)
+    return not starting.isdisjoint(queue)
 
 
 def _never_told(sampler: Sampler, place: Place, why: str) -> Finding:
@@ -221,6 +234,7 @@ def eval_linear(model, data):
 """
 
 # Trainers of two programs, that get their loaders from one function, with a sampler of the project.
+_SETUP = 'dist.init_process_group("nccl")'
 _TRAINERS = """
 import torch
 import torch.distributed as dist
@@ -278,6 +292,7 @@ def tune(model, data, held_out):
     Tuner(model, strategy.loader(data), strategy.loader(held_out, shuffle=False)).fit()
 
 def rate(model, data):
+    {setup}
     strategy = Strategy()
     train_loader = strategy.loader(data, True){mark}
     Rater(model, train_loader).fit()
@@ -315,7 +330,9 @@ def fit(data, epochs):
 
 INCORRECT = [
     _PROGRAMS.format(mark="  # error: MP530", epochs="for _ in range(5): train(model, loader)"),
-    _TRAINERS.format(mark="  # error: MP530", tell="assert isinstance(self.train_loader.sampler, Shares)"),
+    _TRAINERS.format(
+        setup=_SETUP, mark="  # error: MP530", tell="assert isinstance(self.train_loader.sampler, Shares)"
+    ),
     _BATCHES.format(name="sampler", mark="  # error: MP530"),
     """
 import random
@@ -399,7 +416,8 @@ class Trainer:
 CORRECT = [
     # once; told by another name
     _PROGRAMS.format(mark="", epochs="features(model, loader)"),
-    _TRAINERS.format(mark="", tell='getattr(self.train_loader.sampler, "set_epoch", print)(epoch)'),
+    _TRAINERS.format(setup="print(model)", mark="", tell="assert self.train_loader.sampler"),  # nor is there a group
+    _TRAINERS.format(setup=_SETUP, mark="", tell='getattr(self.train_loader.sampler, "set_epoch", print)(epoch)'),
     # what is told does not decide over the order; a sampler of its own for each epoch; one epoch
     """
 import random
