@@ -5,9 +5,10 @@ What it does
     in the same file (`reduce_scatter_fp8` beside `all_reduce_fp8`) takes a group and uses it, or a caller has left the
     ranks of some pipeline stages behind or works on one parallel dimension when it calls. Reports also a collective
     without a group where the function is given a group or mesh, or asks for one, and does nothing with it; where all
-    its other collectives work in one group on values that this one's are computed from, or the other way round; and
-    where the `forward` of its `backward` (or the other way round) works in one. Silent about a group that is not used
-    where ranks only agree on the largest or smallest number, or get what one rank of the job has.
+    its other collectives work in one group on values that this one's are computed from, or the other way round, or work
+    in a group that the function is given and do the same to numbers made of the same data; and where the `forward` of
+    its `backward` (or the other way round) works in one. Silent about a group that is not used where ranks only agree
+    on the largest or smallest number, or get what one rank of the job has.
 
 Why is this bad
     With tensor or pipeline parallelism the default group mixes ranks that hold unrelated tensors, and waits for
@@ -220,6 +221,16 @@ def statistics(x, group=None):
     deviation = ((x - mean) ** 2).sum()
     dist.all_reduce(deviation)  # error: MP511
     return mean, deviation / total[1]
+
+def counts(masks, dp_group, size):
+    tokens, samples = torch.zeros((), device="cuda"), torch.zeros((), device="cuda")
+    for mask in masks:
+        tokens += mask.sum()
+        samples += (mask.sum(dim=-1) > 0).sum()
+    if dist.is_initialized():
+        dist.all_reduce(tokens, op=dist.ReduceOp.SUM)  # error: MP511
+        dist.all_reduce(samples, op=dist.ReduceOp.SUM, group=dp_group)
+    return {"tokens": tokens / size, "samples": samples / size}
 """,
     """
 import torch
@@ -292,6 +303,19 @@ def in_two_steps(x, group):
     dist.all_reduce(total, group=group)
     dist.all_reduce(total)
     return total
+
+def longest(masks, group):
+    tokens, length = masks.sum(), masks.sum(dim=-1).max()
+    dist.all_reduce(tokens, group=group)
+    dist.all_reduce(length, op=dist.ReduceOp.MAX)
+    return tokens, length
+
+def of_other_data(masks, times, group):
+    tokens = masks.sum()
+    seconds = torch.tensor(times.sum(), device=masks.device)
+    dist.all_reduce(tokens, group=group)
+    dist.all_reduce(seconds)
+    return tokens / seconds
 
 def loss_of(logits, target):
     largest = logits.max(dim=-1)[0]

@@ -11,6 +11,7 @@ from validator.flow.control import comes_after
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import Index
+from validator.flow.queries.values.sums import is_sum
 from validator.ir.model import Value
 
 _WORDS = frozenset({"group", "pg", "mesh"})  # the last word of what a process group or a mesh is called
@@ -153,7 +154,9 @@ def _beside(without: list[Place], others: list[Place]) -> LeftOut | None:
     tensor = _tensor(call)
     if tensor is None or any(other is None or other.root == tensor.root for other in map(_tensor, others)):
         return None
-    if _asks(call, first) or not _goes_with(call, others, given) or _reduces(call, "AVG"):
+    if _asks(call, first) or _reduces(call, "AVG"):
+        return None
+    if not _goes_with(call, others, given) and not (given and any(_is_alike(call, other) for other in others)):
         return None
     return LeftOut(call, first.text, others[0], "others")
 
@@ -185,6 +188,37 @@ def _goes_with(call: Place, others: list[Place], given: bool) -> bool:
     before = any(_leads(other, call, given) for other in others)
     behind = any(_leads(call, other, given) for other in others)
     return behind or before and given
+
+
+def _is_alike(call: Place, other: Place) -> bool:
+    """Whether two collectives stand under the same conditions and do the same to numbers that are made of the same
+    data: of one element of a loop, or of what the function is given."""
+    deciding = call.unit.control.deciding
+    if call.method != other.method or deciding(call.value.block) != deciding(other.value.block):
+        return False
+    row = call.operations[0].row
+    ways = [each.argument(*row.operation) for each in (call, other)] if row.operation is not None else []
+    if not all(map(is_sum, ways)) and len({way.closed.objs if way is not None else None for way in ways}) > 1:
+        return False
+    one, another = _tensor(call), _tensor(other)
+    shared = set(_data(one)) & set(_data(another)) if one is not None and another is not None else set()
+    return bool(shared)
+
+
+def _data(tensor: Place) -> Iterator[int]:
+    """The elements of loops, else the parameters, of which a number is made, without what is read of an object: devices
+    and settings are no data."""
+    queue, seen = [tensor.root.number], {tensor.root.number}
+    for number in queue:
+        place = tensor.value_at(number)
+        value = place.value
+        if value.op == "next" or value.op == "param" and not place.unit.is_receiver(number):
+            yield number
+        elif value.op != "attr" or place.is_called:
+            args = value.args[:1] if value.op == "mut" else value.args
+            fresh = [each for each in args if each >= 0 and each not in seen]
+            seen.update(fresh)
+            queue += fresh
 
 
 def _leads(early: Place, late: Place, given: bool) -> bool:
