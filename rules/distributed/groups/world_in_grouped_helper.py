@@ -5,9 +5,10 @@ What it does
     in the same file (`reduce_scatter_fp8` beside `all_reduce_fp8`) takes a group and uses it, or a caller has left the
     ranks of some pipeline stages behind or works on one parallel dimension when it calls. Reports also a collective
     without a group where the function is given a group or mesh, or asks for one, and does nothing with it; where all
-    its other collectives work in one group on values that this one's are computed from, or the other way round; and
-    where the `forward` of its `backward` (or the other way round) works in one. Silent about a group that is not used
-    where ranks only agree on the largest or smallest number, or get what one rank of the job has.
+    its other collectives work in one group on values that this one's are computed from, or the other way round, or work
+    in a group that the function is given and do the same to numbers made of the same data; and where the `forward` of
+    its `backward` (or the other way round) works in one. Silent about a group that is not used where ranks only agree
+    on the largest or smallest number, or get what one rank of the job has.
 
 Why is this bad
     With tensor or pipeline parallelism the default group mixes ranks that hold unrelated tensors, and waits for
