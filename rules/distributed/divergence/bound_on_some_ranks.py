@@ -28,7 +28,8 @@ RULE = Rule("MP544", "bound-on-some-ranks", "error", "1.0", tokens=("rank", "is_
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    for unit in queries.flow.all_units():
+    ranks = queries.flow.models.ranks
+    for unit in queries.mentioning(*ranks["names"], *ranks["attributes"], *ranks["methods"]):
         if is_aside(unit.path) or unit.code.kind != "function":
             continue
         for number, value in enumerate(unit.code.values):
