@@ -52,6 +52,8 @@ def _passed(at: Evaluation, callee: Val) -> Val:
 def _forward(call: Call, callee: Val) -> tuple[str, bool]:
     """`forward` where a call runs a wrapped model, and ranks wait for each other there; empty elsewhere. Whether that
     is so only of the first of several calls."""
+    if not may(callee.state, *WRAPPING, "zero3"):
+        return "", False
     receiver, at = call.receiver, call.at
     state = (at.flow.close(receiver, at.unit) if is_symbolic(receiver.state) else receiver).state
     runs = not state or not may(state, *WRAPPING) or call.name in ("forward", "module")
