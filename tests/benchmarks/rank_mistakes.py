@@ -268,7 +268,7 @@ def main() -> None:
         before = set() if given.changes else {_identity(row) for row in findings(first)}
         for each in drawn(tree, given.mistakes, given.seed, frozenset(filter(None, given.only.split(",")))):
             folder = Path(above) / "second" / name
-            planted_alone(tree, each, folder)
+            planted(tree, each.edits, folder)
             more = ("--against", str(first)) if given.changes else ()
             by = told(findings(folder, *more), before, each, sum(e.new.count("\n") for e in each.edits))
             shutil.rmtree(folder.parent)
@@ -278,11 +278,6 @@ def main() -> None:
         print(f"{kind:12} {row['found']} of {row.total()}, {row['note']} more by a note")
     every = sum(counts.values(), collections.Counter())
     print(f"found {every['found']} of {every.total()}, {every['note']} more by a note")
-
-
-def planted_alone(tree: Tree, each: Mistake, folder: Path) -> None:
-    """A copy of the tree with one mistake."""
-    planted(tree, [each], folder)  # type: ignore[list-item]
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -313,12 +313,12 @@ def drawn(tree: Tree, count: int, seed: int, only: frozenset[str]) -> list[Mista
     return found
 
 
-def planted(tree: Tree, mistakes: list[Mistake], folder: Path) -> None:
-    """A copy of the tree with some mistakes."""
+def planted(tree: Tree, edits: Iterable[Edit], folder: Path) -> None:
+    """A copy of the tree with some edits."""
     shutil.copytree(tree.root, folder)
-    edits = sorted({edit for each in mistakes for edit in each.edits}, reverse=True)
+    ordered = sorted(set(edits), reverse=True)
     for path, text in tree.texts.items():
-        rows = [edit for edit in edits if edit.path == path]
+        rows = [edit for edit in ordered if edit.path == path]
         lines = text.split("\n")
         for edit in rows:
             first, last = lines[edit.line - 1].encode(), lines[edit.end_line - 1].encode()
@@ -351,7 +351,7 @@ def told(before: set[tuple[str, str]], mistakes: list[Mistake], tree: Tree) -> d
     """Which of the mistakes, planted together, are found by which rules."""
     with tempfile.TemporaryDirectory() as above:
         folder = Path(above) / tree.root.resolve().name  # its own files may import it by its name
-        planted(tree, mistakes, folder)
+        planted(tree, (edit for each in mistakes for edit in each.edits), folder)
         rows = [row for row in findings(folder) if row["severity"] != "note" and _identity(row) not in before]
     by: dict[int, list[str]] = {}
     for number, each in enumerate(mistakes):

@@ -171,6 +171,31 @@ def _visited(visitor: Callable[[], cst.CSTTransformer]) -> Callable[[cst.Module]
 # -- the rewritings --------------------------------------------------------------------------------------------
 
 
+def _bound_before(body: Sequence[cst.BaseStatement], place: Node) -> set[str]:
+    """The names that are bound on every way to a place in a body, where loops go round and nothing is raised."""
+    bound: set[str] = set()
+    for each in body:
+        if each is place:
+            return bound | set(_names(each.target).bound if isinstance(each, cst.For) else ())
+        if isinstance(each, cst.If):
+            ways = [_body(each.body), _body(each.orelse.body) if isinstance(each.orelse, cst.Else) else [each.orelse]]
+            ways = [[one for one in way if isinstance(one, cst.BaseStatement)] for way in ways]
+            here = [way for way in ways if any(_holds(one, place) for one in way)]
+            bound |= set.intersection(*(_bound_before(way, place) for way in here or ways))
+        elif isinstance(each, cst.For | cst.While | cst.With | cst.Try):
+            header = each.with_changes(body=_block([]))
+            bound |= {*_names(header).bound, *_bound_before(_body(each.body), place)}
+        else:
+            bound |= set(_names(each).bound)
+        if _holds(each, place):
+            break
+    return bound
+
+
+def _holds(node: cst.CSTNode, place: cst.CSTNode) -> bool:
+    return node is place or any(_holds(child, place) for child in node.children)
+
+
 class _Extract(cst.CSTTransformer):
     """The bodies of `if` and `for` become methods, or functions, that get what they read and give what they bind."""
 
@@ -214,6 +239,10 @@ class _Extract(cst.CSTTransformer):
         if set(names.bound) - certain or whole.read & {"locals", "super", "exec"}:
             return updated
         given = [*(["self"] if is_method else []), *sorted((names.read & local) - {"self"} - self._fresh(body))]
+        if not set(given) <= {p.name.value for p in _all_params(function)} | _bound_before(
+            _body(function.body), original
+        ):
+            return updated
         there, here = _occurring(function), Counter[str]()
         for each in body:
             here += _occurring(each)

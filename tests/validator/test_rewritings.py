@@ -52,6 +52,7 @@ def _key(row: Row) -> tuple[str, str, bool, int]:
     ("name", "before", "after"),
     [
         ("extracted method", "if t:\n        x = g(a)\n    return x", "x = _part_0(a)"),
+        ("extracted method", "if t:\n        y = a\n    for b in a:\n        g(y)", "for b in a:\n        g(y)"),
         ("early return", "if t:\n        g(a)", "if not t:\n        return\n    g(a)"),
         ("else for return", "if t:\n        return g(a)\n    return a", "else:\n        return a"),
         ("null context", "g(a)", "with nullcontext():\n        g(a)"),

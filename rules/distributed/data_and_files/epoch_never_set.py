@@ -92,10 +92,12 @@ def _has_group(queries: Queries, sampler: Place, users: frozenset[Unit]) -> bool
     or what calls it in the same process, sets one up."""
     if not any(word.endswith("is_initialized") for test in sampler.tests_inside for word in test.words):
         return True
-    starting, queue = setting_up(queries), list(users)
-    for unit in queue:
-        queue += dict.fromkeys(c.unit for c in queries.calls_of(unit) if not c.hands_on and c.unit not in queue)
-    return not starting.isdisjoint(queue)
+    stack, running = list(users), set(users)
+    while stack:
+        more = {call.unit for call in queries.calls_of(stack.pop()) if not call.hands_on} - running
+        running |= more
+        stack += more
+    return not setting_up(queries).isdisjoint(running)
 
 
 def _never_told(sampler: Sampler, place: Place, why: str) -> Finding:

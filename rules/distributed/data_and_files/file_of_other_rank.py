@@ -189,11 +189,14 @@ def _gathered_early(project: Project, accesses: list[Access]) -> Iterator[Findin
 
 def _into_no_folder(project: Project, writes: list[Access]) -> Iterator[Finding]:
     """Files that all ranks write into a folder which one of them may not have made yet."""
-    queries, traces = project.analysis(Queries), project.analysis(Divergences).traces
+    queries, traces = project.analysis(Queries), None
     for made in (*queries.calls(*_MAKING), *queries.named("mkdir")):
         folder = made.receiver if made.method == "mkdir" and len(made.value.args) == 1 else made.operand(1)
         told = only(made.under, "rank", "member")
-        if folder is None or not any(c.sure for c in told) or is_aside(made.unit.path) or _in_turns(traces, made):
+        if folder is None or not any(c.sure for c in told) or is_aside(made.unit.path):
+            continue
+        traces = traces or project.analysis(Divergences).traces
+        if _in_turns(traces, made):
             continue
         for write in writes:
             inside = write.place.unit is made.unit and any(folder.root == p.root for p in write.written[0].parts)

@@ -84,14 +84,13 @@ class Strategy:
         return DataLoader(data, {given}shuffle=shuffle if sampler is None else False)
 """
 
-INCORRECT = [
-    # given back beside the loader, and told the epoch
-    """
+# It is given back beside the loader, and told the epoch.
+_BESIDE = """
 from torch.utils.data import DataLoader, DistributedSampler
 
 def loaded(dataset, size, rank):
-    sampler = DistributedSampler(dataset, num_replicas=size, rank=rank)  # error: MP557
-    loader = DataLoader(dataset, batch_size=8)
+    sampler = DistributedSampler(dataset, num_replicas=size, rank=rank){mark}
+    loader = DataLoader(dataset, batch_size=8{given})
     return dataset, loader, sampler
 
 def main(dataset, train, size, rank):
@@ -99,7 +98,10 @@ def main(dataset, train, size, rank):
     for epoch in range(3):
         sampler.set_epoch(epoch)
         train(loader)
-""",
+"""
+
+INCORRECT = [
+    _BESIDE.format(mark="  # error: MP557", given=""),
     """
 import torch.distributed as dist
 from torch.utils.data import DataLoader, DistributedSampler
@@ -127,21 +129,7 @@ class Trainer:
 ]
 
 CORRECT = [
-    # given to the loader, and given back beside the loader, and told the epoch
-    """
-from torch.utils.data import DataLoader, DistributedSampler
-
-def loaded(dataset, size, rank):
-    sampler = DistributedSampler(dataset, num_replicas=size, rank=rank)
-    loader = DataLoader(dataset, batch_size=8, sampler=sampler)
-    return dataset, loader, sampler
-
-def main(dataset, train, size, rank):
-    _, loader, sampler = loaded(dataset, size, rank)
-    for epoch in range(3):
-        sampler.set_epoch(epoch)
-        train(loader)
-""",
+    _BESIDE.format(mark="", given=", sampler=sampler"),
     _OWN.format(given="sampler=sampler, ", mark=""),
     # it mixes on all ranks alike, and is not what deals the data out
     """

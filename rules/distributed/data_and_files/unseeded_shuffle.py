@@ -41,9 +41,17 @@ from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.origins import calls_behind, sources
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.ranks.random_draws import changes_nothing, drawn_apart, generator_of, orders, rows_of
+from validator.flow.queries.ranks.random_draws import (
+    ORDERING,
+    changes_nothing,
+    drawn_apart,
+    generator_of,
+    orders,
+    rows_of,
+)
 from validator.flow.queries.ranks.rank_shares import prepared, shares
 from validator.flow.queries.training.loaders import makes_loader
+from validator.flow.queries.training.samplers import DEALING
 from validator.project import Project
 from validator.rule import Rule
 
@@ -58,7 +66,6 @@ RULE = Rule(
 _ELSEWHERE = frozenset({"attr", "param", "free", "name", "call"})
 _GIVEN = frozenset({"call"})
 _INVERTING = frozenset({"argsort", "scatter", "scatter_", "index_copy", "index_copy_"})
-_SAMPLERS = ("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -79,22 +86,34 @@ def _slices(queries: Queries) -> Iterator[_Found]:
     units = queries.mentioning(*drawing)
     parts = [part for unit in units for part in queries.values(unit, "item")]
     parts += [share.user for share in shares(queries) if share.user.value.op == "item"] if units else []
+    far = _surely_apart(queries, drawing | ORDERING) if parts else frozenset()
     for part in (part for part in dict.fromkeys(parts) if not is_aside(part.unit.path)):
         divided = _first(part.operand(1)).varies("rank")
-        # Far away something else may have made orders alike, and what says which part is taken is no order of it.
-        chosen = set(_made_of(part.operand(1))) if divided else set()
-        near = set(_drawn_before(part.operand(0), _GIVEN)) if divided else set()
-        for draw in _drawn_before(part.operand(0)) if divided else ():
+        near = dict.fromkeys(_drawn_before(part.operand(0), _GIVEN)) if divided else {}
+        for draw in (*near, *(_far_away(part, far - near.keys()) if divided else ())):
             apart = _among(_apart(draw), frozenset(c.axis for c in divided))
-            known = draw in near or draw not in chosen and any(c.sure for c in apart)
-            if apart and known and not _is_undone(queries, draw):
+            if apart and not _is_undone(queries, draw):
                 yield draw, apart, part
+
+
+def _surely_apart(queries: Queries, drawing: set[str]) -> frozenset[Place]:
+    """The draws of orders that surely differ between ranks."""
+    calls = (call for unit in queries.beside(*drawing) for call in queries.calls_in(unit))
+    return frozenset(call for call in calls if any(c.sure for c in _apart(call)))
+
+
+def _far_away(part: Place, draws: frozenset[Place]) -> Iterator[Place]:
+    """Those of some draws that order the whole of which a part is taken, in other functions too. What says which part
+    is taken is no order of it."""
+    chosen = set(_made_of(part.operand(1))) if draws else ()
+    before = _drawn_before(part.operand(0)) if draws else ()
+    return (draw for draw in before if draw in draws and draw not in chosen)
 
 
 def _samplers(queries: Queries) -> Iterator[_Found]:
     """Samplers that take their part of an order which they draw with a seed that tells the rank, or of what each rank
     has drawn for itself, or put in an order of its own, before."""
-    for call in queries.calls(*_SAMPLERS):
+    for call in queries.calls(*DEALING):
         seed, rank, shuffle = (call.argument(name, place) for name, place in (("seed", 4), ("rank", 2), ("shuffle", 3)))
         divided = rank.varies("rank") if rank is not None else NONE
         axes = frozenset(c.axis for c in divided) or WHOLE

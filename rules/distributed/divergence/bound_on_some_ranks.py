@@ -45,7 +45,7 @@ def _findings(unbound: Place) -> Iterator[Finding]:
         return
     reads = (user for phi in merged for user in phi.users if user.value.op != "phi" and user not in merged)
     for read in sorted(reads, key=lambda place: place.at):
-        tests = _conditions(read)
+        tests = [test for test in read.tests_inside if test.value.op != "more"]  # how often a loop goes round is none
         raises = read.unit.code.blocks[read.value.block].end[0] == "raise"  # whose ways there nobody asks for
         if raises or read.is_tried or read.under != NONE or any(map(_speaks_of_ranks, tests)):
             continue
@@ -101,17 +101,6 @@ def _tells_ranks(test: Place) -> bool:
     if any(part.value.op == "next" for part in test.parts):
         return False  # of some round of a loop, which may be another one on each rank
     return any(cause.sure and not cause.some for cause in only(test.varies("rank", "member"), "rank", "member"))
-
-
-def _conditions(place: Place) -> list[Place]:
-    """The conditions around a place; how often a loop goes round is none."""
-    code = place.unit.code
-    deciding = sorted(place.unit.control.deciding(place.value.block))
-    return [
-        place.value_at(code.blocks[branch].end[1])
-        for branch in deciding
-        if branch not in code.loops or code.loops[branch].iterator < 0
-    ]
 
 
 def _speaks_of_ranks(test: Place) -> bool:

@@ -36,6 +36,8 @@ from validator.rule import Rule
 RULE = Rule("MP555", "reduction-dropped", "warning", "1.0", tokens=("torch.distributed", "accelerate"))
 
 _MAKING = frozenset({"list", "binary", "dict", "comprehension"})
+_JOINED = frozenset({"phi"})
+_REDUCED = _JOINED | {"mut", "binary"}  # what goes on with a tensor behind a collective that nobody may ask for
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -158,7 +160,7 @@ def _read_before_alone(call: Place) -> Place | None:
     reads = [user for form in before for user in form.users if user.value.op != "mut" and user.number != call.number]
     if forms[0].value.op not in ("call", "binary") or not behind or not reads:
         return None
-    if not all(map(_is_own_reading, reads)) or any(map(_is_used, behind)):
+    if not all(map(_is_own_reading, reads)) or any(_is_read(each, _REDUCED) for each in behind):
         return None
     return min(reads, key=lambda place: place.at)
 
@@ -174,22 +176,6 @@ def _is_own_reading(place: Place) -> bool:
     return called and place.value.data not in shared
 
 
-def _is_used(place: Place) -> bool:
-    """Whether a value is used for more than to compute what is not used."""
-    seen, queue = {place.number}, [place]
-    while queue:
-        each = queue.pop()
-        if each.number in each.unit.code.returned:
-            return True
-        for user in each.users:
-            if user.value.op not in ("phi", "mut", "binary"):
-                return True
-            if user.number not in seen:
-                seen.add(user.number)
-                queue.append(user)
-    return False
-
-
 def _is_for_nothing_else(call: Place, made: Place) -> bool:
     """Whether a list is made of variables in the very call to which it is given, and nobody else has it."""
     value = made.value
@@ -197,15 +183,16 @@ def _is_for_nothing_else(call: Place, made: Place) -> bool:
     return named and all(user.number == call.number or user.value.op == "mut" and not user.users for user in made.users)
 
 
-def _is_read(place: Place) -> bool:
-    """Whether a value is read, or given back, at once or behind a branch."""
+def _is_read(place: Place, through: frozenset[str] = _JOINED) -> bool:
+    """Whether a value is read, or given back, at once or behind a branch; `through`: instructions that read it only
+    where what they give is read."""
     seen, queue = {place.number}, [place]
     while queue:
         each = queue.pop()
         if each.number in each.unit.code.returned:
             return True
         for user in each.users:
-            if user.value.op != "phi":
+            if user.value.op not in through:
                 return True
             if user.number not in seen:
                 seen.add(user.number)

@@ -13,7 +13,7 @@ from validator.flow.queries.origins import passed_from
 from validator.flow.values import Val
 from validator.models import Row
 
-_ORDERING = frozenset({"shuffle", "permutation", "permuted", "sample"})  # methods of a generator that is made
+ORDERING = frozenset({"shuffle", "permutation", "permuted", "sample"})  # methods of a generator that is made
 
 
 def rows_of(call: Place) -> list[tuple[str, Row | None]]:
@@ -50,7 +50,7 @@ def orders(call: Place) -> bool:
     return any(
         row.orders or row.mixes is not None
         if row is not None
-        else call.flow.models.library(owner).generates and call.method in _ORDERING
+        else call.flow.models.library(owner).generates and call.method in ORDERING
         for owner, row in rows_of(call)
     )
 

@@ -10,7 +10,7 @@ from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.ranks.random_draws import draws, takes_seed
 
-_DEALING = ("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler")
+DEALING = ("torch.utils.data.DistributedSampler", "torch.utils.data.distributed.DistributedSampler")
 
 
 class Sampler(NamedTuple):
@@ -26,7 +26,7 @@ class Sampler(NamedTuple):
 
 def samplers(queries: Queries) -> Iterator[Sampler]:
     """The calls of a project that make samplers."""
-    for place in queries.calls(*_DEALING):
+    for place in queries.calls(*DEALING):
         yield Sampler(place, "DistributedSampler", 3, True, False)
     for cls in queries.project.classes():
         if _goes_by_epoch(queries, cls):
@@ -96,4 +96,4 @@ def _shuffle(queries: Queries, cls: ClassDef) -> tuple[int, bool]:
 
 
 def _is_dealing(cls: ClassDef) -> bool:
-    return not set(_DEALING).isdisjoint(cls.external_bases)
+    return not set(DEALING).isdisjoint(cls.external_bases)
