@@ -94,6 +94,8 @@ LIBRARY = {
 
 TREE = {
     "train.py": """\
+        import torch
+
         from parts import heads, losses, models
         from parts.models import Table
 
@@ -105,6 +107,8 @@ TREE = {
             losses.kept = Kept, models.ask()
             getattr(heads, input())()
             losses.kinds[f"loss_of_{input()}"]
+            eval("losses." + input() + ".chosen")()
+            torch.load(input())["model"].float().fused()
             return losses.policy(models.Actor()).run_named("evaluate_all")
 
         if __name__ == "__main__":
@@ -118,6 +122,9 @@ TREE = {
 
         def policy(model):
             return here_1
+
+        def chosen():
+            return here_11
 
         def forgotten():
             return inner_forgotten()
@@ -166,6 +173,9 @@ TREE = {
             def __init__(self):
                 self.x = here_9
 
+            def fused(self):
+                return here_12
+
         class Table:
             def __init__(self):
                 self.x = here_6
@@ -197,7 +207,7 @@ def test_what_no_program_comes_to_is_a_note(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     found = _severities(tmp_path, TREE, capsys, ".")
-    assert {name for name, severity in found.items() if severity == "error"} == {f"here_{n}" for n in range(1, 11)}
+    assert {name for name, severity in found.items() if severity == "error"} == {f"here_{n}" for n in range(1, 13)}
     assert {name for name, severity in found.items() if severity == "note"} == {f"gone_{n}" for n in range(1, 9)}
 
 
@@ -220,4 +230,4 @@ def test_without_a_program_or_with_single_files_nothing_is_known_of_use(
     unreached = {"gone_7": "note", "gone_8": "note"}
     assert found == dict.fromkeys(found, "error") | unreached
     single = _severities(tmp_path, TREE, capsys, "parts/losses.py", "train.py")
-    assert single == dict.fromkeys(("here_1", "here_2", "here_8", "gone_1", "gone_7", "gone_8"), "error")
+    assert single == dict.fromkeys(("here_1", "here_2", "here_8", "here_11", "gone_1", "gone_7", "gone_8"), "error")

@@ -33,7 +33,8 @@ from validator.project import Project
 _DECORATING = CallShape(("@",))
 _NAMED = frozenset({"store_global", "store_class"})
 _NAMING = frozenset({"call", "param", "phi", "undefined"})  # keywords, parameters, variables: names of their own
-_PATH = re.compile(r"\w+(?:[.:/-]\w+)*")
+# Or an end of one, which the program puts the beginning to: `eval("models." + name + ".build")`.
+_PATH = re.compile(r"[.:]?\w+(?:[.:/-]\w+)*")
 _JOINED = frozenset({"undefined", "phi"})  # these stand where ways meet, not where the source has something
 _UNSAID = -1
 _KEYED = frozenset({"item", "store_item"})
@@ -368,6 +369,8 @@ def _may_give(o: Obj, cls: ClassDef) -> bool:
     """Whether what is known of an object lets it have what a class gives."""
     if o[0] in _OWN:
         return _may_be_of(o[1], cls)
+    if o[0] == "tensor" and o[1] is None:
+        return True  # `.half()` and `.to(dtype)` of what is unknown: models have these methods as well
     return o[0] not in _OTHERS and not (o[0] == "made" and o[1].partition(".")[0] in _PLAIN_MODULES)
 
 

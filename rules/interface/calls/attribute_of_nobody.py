@@ -10,8 +10,9 @@ What it does
     similar one;
     of `self` in other classes, if they have a member of a similar name for which no code asks.
     Silent behind tests of what the object is, under `except AttributeError`, in tests, in mixins of unknown
-    classes, and where a base, a decorator of a library, `__getattr__` or another `__class__` may give it. Where all
-    members of an object are known, MP120 says it.
+    classes, and where a base, a decorator of a library, `__getattr__` or another `__class__` may give it. A
+    `__getattr__` that only looks the name up in containers gives no method that nobody has put there under its name.
+    Where all members of an object are known, MP120 says it.
 
 Why is this bad
     Somebody renamed the member where it is defined and left a caller behind: AttributeError at the first step.
@@ -104,7 +105,10 @@ def _use(project: Project, place: Place) -> Use | None:
     classes = sorted(asked or held.classes, key=lambda c: (c.module.name, c.qualname))
     if classes:
         members = project.analysis(Members)
-        known = all((members.is_known_below if cls in held.below else members.is_known)(cls) for cls in classes)
+        known = all(
+            (members.is_known_below if cls in held.below else members.is_known)(cls, called=place.is_called)
+            for cls in classes
+        )
         return _of_known(place, classes, sure=bool(asked) or held.complete) if known else None
     return _of_unknown(project, place) if not objs or is_unknown(receiver.closed) else None
 
@@ -112,7 +116,7 @@ def _use(project: Project, place: Place) -> Use | None:
 def _of_own(project: Project, place: Place, cls: ClassDef) -> Use | None:
     # what libraries call private comes and goes between their releases, of which one is known
     another_release = place.value.data.startswith("_") and cls.external_bases
-    if project.analysis(Members).runs_known(cls) and not another_release:
+    if project.analysis(Members).runs_known(cls, called=place.is_called) and not another_release:
         return Use(place, cls)
     now = project.analysis(Unspelled).unasked_like(place.value.data, cls, called=place.is_called)
     return Use(place, cls, f"; `{cls.name}.{now}`, which is like it, nobody asks for") if now else None
@@ -129,7 +133,7 @@ def _of_unknown(project: Project, place: Place) -> Use | None:
     if made.value.op == "call" and any(o[0] == "ext" for o in made.operand(0).val.each):
         return None  # a library gives it
     known = project.analysis(Company).of(place)
-    if known is None or not project.analysis(Members).is_known_below(known.cls):
+    if known is None or not project.analysis(Members).is_known_below(known.cls, called=place.is_called):
         return None
     if not _foreign_classes_of(place.operand(0)).issubset(known.cls.external_bases):
         return None
@@ -274,6 +278,45 @@ class Learner:
         return self.adam.learning_rate_now, self.adam.state_of_all(), self.adam.clipped_the_step(){mark}
 """
 
+_METERS = """\
+from collections import defaultdict
+
+
+class Meter:
+    def __init__(self):
+        self.total = 0
+
+    def update(self, value):
+        self.total += value
+
+
+class Meters:
+    def __init__(self):
+        self.meters = defaultdict(Meter)
+
+    def update(self, **values):
+        for name, value in values.items():
+            self.meters[name].update(value)
+
+    def __getattr__(self, name):
+        GIVES
+        raise AttributeError("{{!r}} has no {{!r}}".format(type(self).__name__, name))
+
+    def {name}(self, loader):
+        yield from loader
+
+
+def train(loader):
+    meters = Meters()
+    for batch in meters.log_each_batch(loader):{mark}
+        meters.update(loss=batch.sum())
+"""
+_LOOKED_UP = """\
+if name in self.meters:
+            return self.meters[name]
+        if name in self.__dict__:
+            return self.__dict__[name]"""
+
 _UNKNOWN = """\
 from somewhere import Base
 
@@ -333,11 +376,33 @@ def learn(strategy):
     Learner(strategy).learn(strategy)
     return Numbers.steps_from_tokens(strategy)  # error: MP135
 """,
+    # `__getattr__` looks only for what somebody has put there
+    _METERS.replace("GIVES", _LOOKED_UP).format(name="log_every_batch", mark="  # error: MP135"),
     # of a base nothing is known, and nobody asks for the method that is there
     _UNKNOWN.format(name="prepare_learning", mark="  # error: MP135"),
 )
 
 CORRECT = (
+    # `__getattr__` makes something up, or asks another object; what it looks up is data, or put there by its name
+    _METERS.replace("GIVES", "return lambda *given: (name, given)").format(name="log_every_batch", mark=""),
+    _METERS.replace("GIVES", "return getattr(self.total, name)").format(name="log_every_batch", mark=""),
+    _METERS.replace("GIVES", "return open_meter(name)").format(name="log_every_batch", mark=""),
+    _METERS.replace("GIVES", _LOOKED_UP).format(name="log_every_batch", mark="").replace("loss=", "log_each_batch="),
+    """\
+import json
+
+
+class Options:
+    def __init__(self, path):
+        self.values = json.load(open(path))
+
+    def __getattr__(self, name):
+        return self.values[name]
+
+
+def width(path):
+    return Options(path).hidden_state_size
+""",
     # a class of a library that has the name of one of the project's
     _NAMESAKE.format(module="somewhere.optim", mark=""),
     _TRAINERS.format(name="top_entropy_quantile", mark=""),

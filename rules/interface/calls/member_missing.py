@@ -10,7 +10,7 @@ What it does
     datasets and Lightning give what their classes have in any release, and what such libraries set on objects of
     others. A warning where annotations or callers alone say what the receiver is. Silent: classes with another base
     outside the project, `__getattr__`, `setattr`, or a decorator that may add members; mixins; places behind `hasattr`,
-    `isinstance` or `except AttributeError`.
+    `isinstance` of the object, or `except AttributeError`.
 
 Why is this bad
     It raises AttributeError, often only on the branch that one backend or one option takes: hours into a job.
@@ -127,6 +127,48 @@ def _is_option(project: Project, name: str) -> bool:
 
 
 INCORRECT = (
+    # a test of another object; a literal name that is set in a roundabout way; a function that only lists attributes
+    """\
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+def copied(target, source):
+    for name, value in source.__dict__.items():
+        setattr(target, name, value)
+
+
+class Forever(DataLoader):
+    def __init__(self, data, strategy):
+        super().__init__(data)
+        object.__setattr__(self, "batch_sampler", strategy.repeated(self.batch_sampler))
+        self.iterator = super().__iter__()
+
+    def __iter__(self):
+        yield from self.iterators  # error: MP120
+
+
+class Model(nn.Module):
+    def __init__(self, strategy):
+        super().__init__()
+        self.layers = strategy.layers
+        self.merged = strategy.merged
+        if isinstance(self.layers[-1], nn.Linear):
+            self.start_biases()  # error: MP120
+
+    def forward(self, x):
+        if type(x) == list:
+            return self.merge(x)  # error: MP120
+        return self.layers(x)
+
+    def copy(self, other):
+        copied(other, self)
+        return other
+
+
+def main(strategy):
+    return Model(strategy), Forever(strategy.data, strategy)
+""",
     # bases of libraries, whose members are known one by one
     """\
 import threading
@@ -421,6 +463,42 @@ class Trainer:
 """
 
 CORRECT = (
+    # the class is asked of the object, or of one that it is made of; a name that is computed; a name set in another way
+    """
+from torch import nn
+
+
+class Wrapped(nn.Module):
+    def __init__(self, module):
+        super().__init__()
+        self.module = module
+        object.__setattr__(self, "strategy", None)
+
+    def forward(self, x, strategy):
+        if isinstance(self, strategy.kinds):
+            return self.folded(x)
+        return self.module(x), self.strategy
+
+
+class Options:
+    def __init__(self, values):
+        for name in values:
+            object.__setattr__(self, name, values[name])
+
+    def width(self):
+        return self.hidden_size
+
+
+def main(kind):
+    model = Wrapped(nn.Linear(2, 2))
+    outer = Wrapped(model)
+    inner = outer.module
+    if type(inner) is kind:
+        return inner.width
+    if isinstance(outer, kind):
+        return inner.height
+    return Options({})
+""",
     # what `fully_shard` adds, what other libraries set, what `__getattr__` gives, a library that nobody knows
     """
 import torch

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from validator.analysis.interfaces.binding import bind
+from validator.analysis.interfaces.getters import looks_up
 from validator.definitions import PLAIN_BASES, REGISTERING, External, plain_decorators
 from validator.facts.model import Assign, Call, Guard
 from validator.flow.constructors import takes_more
@@ -29,6 +30,7 @@ _OF_OBJECT = frozenset({
     "mro", "register", "_abc_impl", "_is_protocol", "_is_runtime_protocol", "_pybind11_conduit_v1_",
 })  # fmt: skip
 _FILLING = frozenset({"locals", "vars", "exec", "setattr"})  # in a class body: names that no reader can list
+_READING = frozenset({"items", "keys", "values", "get", "copy"})
 _OF_MAPPINGS = frozenset(dir(dict))
 # What these give to the classes below them is known: public names that are listed, and those that begin with `_`.
 _PLAIN = PLAIN_BASES | listed()
@@ -43,7 +45,8 @@ class Members:
         self.flow = project.analysis(Flow)
         self._closed: dict[ClassDef, bool] = {}
         self._listed: dict[ClassDef, bool] = {}
-        self._known: dict[ClassDef, bool] = {}
+        self._known: dict[tuple[ClassDef, bool], bool] = {}
+        self._looks_up: dict[ClassDef, bool] = {}
 
     def lacks(self, cls: ClassDef, name: str) -> bool:
         """Whether no object of the class, or of a class below it, can have the member."""
@@ -132,28 +135,32 @@ class Members:
             return False
         return all(each.has_plain_decorators and self._lists_own(each) for each in cls.mro)
 
-    def is_known(self, cls: ClassDef) -> bool:
-        """Whether all that may give members to objects of just this class is the project's or of libraries whose names
-        are known, even where that is under computed names."""
-        known = self._known.get(cls)
+    def is_known(self, cls: ClassDef, *, called: bool = False) -> bool:
+        """Whether all that may give members, or methods, to objects of just this class is the project's or of libraries
+        whose names are known, even where that is under computed names."""
+        known = self._known.get((cls, called))
         if known is None:
-            known = self._known[cls] = all(map(self._is_known_itself, cls.mro))
+            known = all(self._is_known_itself(each, called=called) for each in cls.mro)
+            self._known[cls, called] = known
         return known
 
-    def is_known_below(self, cls: ClassDef) -> bool:
+    def is_known_below(self, cls: ClassDef, *, called: bool = False) -> bool:
         """The same for objects of the class and of all below it."""
-        return all(map(self._is_known_itself, cls.relatives))
+        return all(self._is_known_itself(each, called=called) for each in cls.relatives)
 
-    def runs_known(self, cls: ClassDef) -> bool:
+    def runs_known(self, cls: ClassDef, *, called: bool = False) -> bool:
         """The same for some objects that run the methods of a class, which no library has made around it."""
         if cls.is_protocol or self._mixed_in_elsewhere(cls):
             return False
         heirs = (each for each in (cls, *cls.descendants()) if not each.subclasses or each in self.made)
-        return any(map(self.is_known, heirs))
+        return any(self.is_known(each, called=called) for each in heirs)
 
-    def _is_known_itself(self, cls: ClassDef) -> bool:
-        """The same for what the class itself gives, without its bases."""
-        if any(name in cls.methods for name in ("__getattr__", "__getattribute__")) or _becomes_another(cls):
+    def _is_known_itself(self, cls: ClassDef, *, called: bool) -> bool:
+        """The same for what the class itself gives, without its bases. What `__getattr__` looks up may be data from
+        anywhere, but where it is called it is the project's."""
+        if "__getattribute__" in cls.methods or _becomes_another(cls):
+            return False
+        if "__getattr__" in cls.methods and not (called and self._only_looks_up(cls)):
             return False
         if _copies_another(cls):
             return False
@@ -162,6 +169,12 @@ class Members:
         makers = [d.removesuffix("()") for d in cls.facts.decorators if not plain_decorators((d,))]
         makers += [value for name, value in cls.facts.keywords if name == "metaclass" and not value.endswith("ABCMeta")]
         return all(isinstance(self.project.lookup(cls.module.top, each), ClassDef | Method) for each in makers)
+
+    def _only_looks_up(self, cls: ClassDef) -> bool:
+        known = self._looks_up.get(cls)
+        if known is None:
+            known = self._looks_up[cls] = looks_up(self.flow, cls)
+        return known
 
     def closed_but_for_itself(self, cls: ClassDef) -> bool:
         """Whether the members of the class can be listed but for those that its own methods set by computed names."""
@@ -281,9 +294,14 @@ def _fills_itself(cls: ClassDef) -> bool:
     for method in cls.every_method():
         own = own_object(method) or "cls"
         for function in [method, *cls.module.project.nested(method)]:
-            if any(ref.path.startswith(f"{own}.__dict__") for ref in function.facts.refs):
+            if any(ref.path.startswith(f"{own}.__dict__") and not _only_reads(ref.path) for ref in function.facts.refs):
                 return True
     return bool(fills(cls))
+
+
+def _only_reads(path: str) -> bool:
+    """Whether a method of a dictionary is named that leaves it as it is: `self.__dict__.items`."""
+    return path.rpartition(".")[2] in _READING
 
 
 def fills(cls: ClassDef) -> list[tuple[Method, Call]]:
@@ -305,8 +323,12 @@ def _fills_here(function: Method, call: Call, objects: tuple[str, str]) -> bool:
     first = call.args[0].value if call.args else ""
     if any((row.kind, row.value, row.keyword) == ("call", "locals", None) for row in call.args):
         return True  # all variables are handed on, the object among them: `save__init__args(locals())`
-    if call.target.startswith(f"{objects[0]}.__dict__.") or call.target.endswith(".__setattr__"):
+    if call.target == "object.__setattr__":
+        return _literal_names(function, call) is None
+    if call.target.endswith(".__setattr__"):
         return True
+    if call.target.startswith(f"{objects[0]}.__dict__."):
+        return not _only_reads(call.target)
     if call.target == "vars":
         return first in objects
     if call.method in REGISTERING and call.receiver == objects[0]:

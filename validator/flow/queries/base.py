@@ -31,7 +31,8 @@ from validator.ir.model import Code, Value
 from validator.project import Project
 
 _STANDARD = frozenset({*dir(builtins), "builtins", *sys.stdlib_module_names})
-_ASKING = frozenset({"hasattr", "isinstance", "issubclass", "type", "__class__"})
+_OF_CLASSES = frozenset({"isinstance", "issubclass", "type", "__class__"})
+_ASKING = _OF_CLASSES | {"hasattr"}
 _CALLED = frozenset({"attr", "name", "param", "free", "import"})
 
 
@@ -122,10 +123,29 @@ class Place(NamedTuple):
         return (
             self.catches("AttributeError", "Exception")
             or self.is_switched_off
-            or any(not asking.isdisjoint(test.words) for test in self.tests)
+            or any(self._may_be_asked(test, asking) for test in self.tests)
             or any(_is_predicate(call) for call in self._calls_about)
             or not asking.isdisjoint(self._words_of_helpers)
         )
+
+    def _may_be_asked(self, test: Place, asking: frozenset[str]) -> bool:
+        """Whether a test has one of some words, and, where it only asks for a class (`type(x) == list`), may ask for
+        that of the object whose attribute the place reads. In other units that goes by other names."""
+        words = frozenset(test.words)
+        if asking.isdisjoint(words):
+            return False
+        if test.unit is not self.unit or self.value.op != "attr" or not (asking - _OF_CLASSES).isdisjoint(words):
+            return True
+        made_of = {part.root.key for part in self.operand(0).parts}
+        return any(each.root.key in made_of for part in test.parts for each in part.asked_for_class)
+
+    @property
+    def asked_for_class(self) -> Iterator[Place]:
+        """The objects that the value asks for their class: `isinstance(x, T)`, `type(x)`, `x.__class__`."""
+        if self.value.op == "call" and self.method in _OF_CLASSES and len(self.value.args) > 1:
+            yield self.operand(1)
+        elif self.value.op == "attr" and self.value.data in _OF_CLASSES:
+            yield self.operand(0)
 
     @property
     def is_switched_off(self) -> bool:
