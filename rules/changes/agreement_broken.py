@@ -44,7 +44,7 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield _finding(turned.pair.new, turned.at, turned.text, turned.before, turned.severity)
     for row in change.analysis(SomeRanks).unshared:
         line = max(row.line, 1)
-        yield _finding(row.pair.new, (line, 1, line, 1), row.text, row.before)
+        yield _finding(row.pair.new, (line, 1, line, 1), row.text, row.before, row.severity)
 
 
 def _finding(unit: Unit, at: At, text: str, before: str, severity: Severity | None = None) -> Finding:
@@ -387,9 +387,118 @@ def forward(hidden, inputs, parts):
         dist.all_reduce(hidden)
     return hidden
 """,
+    # one of several meters whose objects reduce themselves; a length of the longest batch of all ranks
+    """# before: rl/meters.py
+import torch
+import torch.distributed as dist
+from accelerate import Accelerator
+
+
+class Meter:
+    def __init__(self):
+        self.sum, self.count = 0.0, 0
+
+    def update(self, value, n):
+        self.sum, self.count = self.sum + value * n, self.count + n
+
+    def all_reduce(self):
+        total = torch.tensor([self.sum, self.count])
+        dist.all_reduce(total)
+        self.sum, self.count = total.tolist()
+
+
+def validate(model, batches):
+    losses, scores = Meter(), Meter()
+    for batch in batches:
+        loss, score = model(batch)
+        losses.update(loss, len(batch))
+        scores.update(score, len(batch))
+    losses.all_reduce()
+    scores.all_reduce()
+    score = scores.sum / scores.count
+    return losses.sum / losses.count, score
+
+
+def rounds(model, batches):
+    accelerator = Accelerator()
+    lengths = torch.tensor([len(batch) for batch in batches])
+    all_lengths = accelerator.gather(lengths)
+    longest = int(all_lengths.max())
+    for _ in range(longest):
+        model(batches)
+# file: rl/meters.py
+import torch
+import torch.distributed as dist
+from accelerate import Accelerator
+
+
+class Meter:
+    def __init__(self):
+        self.sum, self.count = 0.0, 0
+
+    def update(self, value, n):
+        self.sum, self.count = self.sum + value * n, self.count + n
+
+    def all_reduce(self):
+        total = torch.tensor([self.sum, self.count])
+        dist.all_reduce(total)
+        self.sum, self.count = total.tolist()
+
+
+def validate(model, batches):
+    losses, scores = Meter(), Meter()
+    for batch in batches:
+        loss, score = model(batch)
+        losses.update(loss, len(batch))
+        scores.update(score, len(batch))
+    for meter in (losses,):
+        meter.all_reduce()
+    score = scores.sum / scores.count  # error: MP912
+    return losses.sum / losses.count, score
+
+
+def rounds(model, batches):
+    accelerator = Accelerator()
+    lengths = torch.tensor([len(batch) for batch in batches])
+    longest = int(lengths.max())  # error: MP912
+    for _ in range(longest):
+        model(batches)
+""",
 )
 
 CORRECT = (
+    # all meters in a loop; a number of each rank that the function only tells
+    """# before: rl/meters.py
+import torch
+
+
+def validate(losses, scores):
+    losses.all_reduce()
+    scores.all_reduce()
+    return losses.sum, scores.sum
+
+
+def told(batches, accelerator):
+    lengths = torch.tensor([len(batch) for batch in batches])
+    all_lengths = accelerator.gather(lengths)
+    longest = int(all_lengths.max())
+    print(longest, all_lengths)
+# file: rl/meters.py
+import torch
+
+
+def validate(losses, scores):
+    for meter in (losses, scores):
+        meter.all_reduce()
+    return losses.sum, scores.sum
+
+
+def told(batches, accelerator):
+    lengths = torch.tensor([len(batch) for batch in batches])
+    all_lengths = accelerator.gather(lengths)
+    longest = int(lengths.max())
+    print(longest, all_lengths)
+""",
     # the mean of all ranks; the number of ranks in another place
     _BOXES.format(given="count, op=dist.ReduceOp.AVG", mark="", result="losses.sum()"),
     _BOXES.format(given="count", mark="", result="losses.sum() * dist.get_world_size()"),

@@ -3,8 +3,8 @@
 What it does
     Compares each function before and after a change. Reports a variable that was a copy and is now what it was made of,
     where the function writes into it in place; a tensor that was padded, or else made anew out of itself, before a
-    collective was handed it, and goes there as it is; and a number that was rounded to a whole multiple of a number of
-    ranks, and is so no longer.
+    collective was handed it, and goes there as it is; a number that was rounded to a whole multiple of a number of
+    ranks, and is so no longer; and parts taken in equal steps of a length that was cut to a whole multiple of them.
 
 Why is this bad
     The original is overwritten, ranks bring tensors of different sizes to a collective, or the last rank gets a shorter
@@ -121,9 +121,27 @@ def count(rows, batch, world_size):
 def count(rows, batch, world_size):
     return (len(rows) - 1) // batch + 1  # error: MP911
 """,
+    """# before: rl/shards.py
+def part_of(files, shard, shards):
+    most = len(files) // shards * shards
+    return files[shard:most:shards]
+# file: rl/shards.py
+def part_of(files, shard, shards):
+    return files[shard::shards]  # error: MP911
+""",
 )
 
 CORRECT = (
+    # the rest is cut off in another place
+    """# before: rl/shards.py
+def part_of(files, shard, shards):
+    most = len(files) // shards * shards
+    return files[shard:most:shards]
+# file: rl/shards.py
+def part_of(files, shard, shards):
+    whole = files[: len(files) // shards * shards]
+    return whole[shard::shards]
+""",
     # rounded up by another way of writing it
     """# before: rl/batches.py
 def count(rows, batch, world_size):

@@ -52,6 +52,7 @@ def _report(row: Differing) -> Finding:
         at,
         f"before the change {row.old.text}; {now}{row.old.place.where}",
         context=f"{unit.qualname}:{row.old.kind}:{row.old.about}",
+        severity=row.severity,
     )
 
 

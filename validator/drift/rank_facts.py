@@ -21,6 +21,7 @@ from validator.drift.statements.intention import Intention
 from validator.drift.statements.named_effects import collective, table
 from validator.drift.statements.surroundings import called_names, condition, is_about_ranks, last_name
 from validator.effects.files import Files
+from validator.finding import Severity
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, numbers_of, spanned
 from validator.flow.queries.outside_program import is_test
@@ -58,6 +59,7 @@ class Differing(NamedTuple):
     old: Fact
     new: Fact | None
     line: int
+    severity: Severity = "warning"
 
 
 class RankFacts:
@@ -102,8 +104,8 @@ class RankFacts:
                     yield Differing(pair, fact, other, other.place.at[0])
 
     def _of_some(self, pair: Pair, new: list[Statement], edits: list[Edit]) -> Iterator[Differing]:
-        """The calls that change what each rank has, and that a condition now leaves to some ranks which is made of a
-        test of the rank elsewhere; one that tests it right here says so itself."""
+        """The calls that change what each rank has, and that a condition now leaves to some ranks. A warning where it is
+        made of a test of the rank elsewhere; where it tests the rank right here, somebody wrote so: a note."""
         if not any(_speaks_of_ranks(edit.new) for edit in edits if edit.new is not None):
             return
         before, after = (
@@ -112,12 +114,13 @@ class RankFacts:
         for text, place in after.items():
             statement = next((each for each in new if each.node.lineno == place.at[0]), None)
             was = before.get(text)
-            if was is None or statement is None or any(map(_asks_for_rank, statement.inside)):
+            if was is None or statement is None:
                 continue
             if _ranks_around(place) and not _ranks_around(was) and _changes_state(place):
                 old = Fact("reach", text, "all", f"all ranks made the call `{text}`", was)
                 some = Fact("reach", text, "some", "only some ranks make it", place)
-                yield Differing(pair, old, some, place.at[0])
+                severity: Severity = "note" if any(map(_asks_for_rank, statement.inside)) else "warning"
+                yield Differing(pair, old, some, place.at[0], severity)
 
     def _may_tell(self, statement: Statement, pair: Pair) -> bool:
         """Whether a statement scales something, or calls what a library or the project has, or gives back what may have

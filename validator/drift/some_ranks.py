@@ -1,7 +1,8 @@
 """What was the same on all ranks, and since a change is so no longer: for some values, or on some ranks.
 
 A variable that every rank was given and one rank alone is given now, while all of them still read it; a measure that
-was reduced along with others, and is handed on as each rank has it now, while the others are still reduced.
+was reduced along with others, and is handed on as each rank has it now, while the others are still reduced; a variable
+that was made of what a collective gave all ranks, and is made of what each rank gave it.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ from __future__ import annotations
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from copy import deepcopy
 from functools import cached_property
 from typing import NamedTuple
 
+from validator.domains.spmd import UNIFORM
 from validator.drift.change import Change, Pair
 from validator.drift.statements.differences import Edit, Statement, in_head, node_of, own_paths, paths
 from validator.drift.statements.drops import Drops
@@ -25,6 +28,8 @@ from validator.drift.statements.surroundings import (
     last_name,
     names_called,
 )
+from validator.finding import Severity
+from validator.flow.queries.base import Place
 
 _LEAVING = (ast.Return, ast.Continue, ast.Break)
 
@@ -37,6 +42,15 @@ class Unshared(NamedTuple):
     line: int
     before: str
     text: str
+    severity: Severity = "warning"
+
+
+class _Reduced(NamedTuple):
+    """A variable that a statement gets from all ranks, and the function by which it does."""
+
+    statement: Statement
+    function: str
+    name: str
 
 
 class SomeRanks:
@@ -52,6 +66,7 @@ class SomeRanks:
         for pair, old, new, edits in self.change.analysis(Drops).small:
             found += self._given_to_some(pair, old, new, edits)
             found += self._reduced_in_part(pair, old, new, edits)
+            found += self._made_of_own(pair, old, new, edits)
         return found
 
     # -- what only some ranks are given ----------------------------------------------------------------------
@@ -94,32 +109,119 @@ class SomeRanks:
         self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]
     ) -> Iterator[Unshared]:
         """Variables that one function made alike, where it still does so for some of them, or what is made of these."""
-        gone = [each.old for each in edits if each.old is not None]
-        lost = [each for each in gone if (row := self._reduced(each)) and not any(self._reduced(n) == row for n in new)]
-        for function in sorted({self._reduced(each)[0] for each in lost}):
-            was = {row[1]: each for each in old if (row := self._reduced(each))[:1] == (function,)}
+        was, now = list(self._reduced(old)), list(self._reduced(new))
+        gone = {id(each.old.node) for each in edits if each.old is not None}
+        for function in sorted({row.function for row in was}):
+            earlier = {row.name: row.statement for row in was if row.function == function}
+            later = {row.name for row in now if row.function == function}
             given = [paths(part) for each in new for part in _given(each, function) if names_called(each.node)]
-            made = {name: _made_of(new, name) for name in was}
-            still = {name for name in was if any(made[name] & each for each in given)}
-            for name in sorted(was.keys() - still) if still else ():
-                if was[name] in lost and (line := _handed_on(new, made[name])):
+            made = {name: _made_of(new, name) for name in earlier}
+            still = {name for name in earlier if name in later or any(made[name] & each for each in given)}
+            for name in sorted(earlier.keys() - still) if still else ():
+                if id(earlier[name].node) in gone and (line := _handed_on(new, made[name])):
                     text = (
                         f"`{name}` goes on as each rank has it since the change (line {line}), while "
                         f"`{sorted(still)[0]}` still goes through `{function}`"
                     )
-                    yield Unshared(pair, line_of(old, new, was[name]), was[name].text, text)
+                    yield Unshared(pair, line_of(old, new, earlier[name]), earlier[name].text, text)
 
-    def _reduced(self, statement: Statement) -> tuple[str, ...]:
-        """The function through which a statement gets a variable from all ranks, and the variable: `x = reduced(x)`,
-        `dist.all_reduce(x)`."""
+    def _reduced(self, rows: list[Statement]) -> Iterator[_Reduced]:
+        """The variables that statements get from all ranks: `x = reduced(x)`, `dist.all_reduce(x)`, `x.all_reduce()`.
+        Of a variable that goes through a row of others, these."""
+        several: dict[str, list[str]] = {}
+        for each in rows:
+            node = each.node
+            if isinstance(node, ast.For) and isinstance(node.iter, ast.Tuple | ast.List):
+                several[ast.unparse(node.target)] = [ast.unparse(part) for part in node.iter.elts]
+            function, name = self._reduced_by(each)
+            yield from (_Reduced(each, function, part) for part in several.get(name, [name]) if function)
+
+    def _reduced_by(self, statement: Statement) -> tuple[str, str]:
+        """The function through which a statement gets a variable from all ranks, and the variable; else empty."""
         node = statement.node
         call = node.value if isinstance(node, ast.Assign | ast.Expr) else None
-        if not isinstance(call, ast.Call) or not call.args or not isinstance(call.args[0], ast.Name | ast.Attribute):
-            return ()
-        function, name = last_name(call.func), ast.unparse(call.args[0])
-        if isinstance(node, ast.Assign):
-            return (function, name) if name in _stored(statement) and self._meets(function) else ()
-        return (function, name) if function in collective() else ()
+        if not isinstance(call, ast.Call):
+            return "", ""
+        function, of = last_name(call.func), call.args[0] if call.args else None
+        if isinstance(of, ast.Name | ast.Attribute):
+            if isinstance(node, ast.Assign):
+                got = ast.unparse(of) in _stored(statement) and self._meets(function)
+            else:
+                got = function in collective()
+            return (function, ast.unparse(of)) if got else ("", "")
+        alone = isinstance(node, ast.Expr) and not call.args and not call.keywords
+        owner = call.func.value if alone and isinstance(call.func, ast.Attribute) else None
+        if isinstance(owner, ast.Name | ast.Attribute) and self._reduces_itself(function):
+            return function, ast.unparse(owner)
+        return "", ""
+
+    def _reduces_itself(self, method: str) -> bool:
+        """Whether a method by this name of a class of the project takes what all ranks have into its object."""
+        methods = self.change.after.methods.get(method, ()) if self._meets(method) else ()
+        units = (self.change.after.unit_of(each) for each in methods if each.cls is not None)
+        return any(value.op == "store_attr" for unit in units if unit is not None for value in unit.code.values)
+
+    # -- what is made of what each rank has ------------------------------------------------------------------
+
+    def _made_of_own(
+        self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]
+    ) -> Iterator[Unshared]:
+        """Variables that were made of what a collective gave all ranks, where the same statement makes them of what the
+        collective was given. A warning where the function goes on by them; what is only told is a note."""
+        for gone in (each.old for each in edits if each.old is not None and each.new is None):
+            for shared, own in self._alike(pair, gone):
+                for before, now in ((each.old, each.new) for each in edits if each.old and each.new):
+                    if before is None or now is None or not _stored(now) or _stored(before) != _stored(now):
+                        continue
+                    if shared in paths(before.node) and _with(before.node, shared, own) == ast.dump(now.node):
+                        name = min(_stored(now))
+                        text = (
+                            f"`{name}` was made of `{shared}`, which was the same on all ranks before the change: each"
+                        )
+                        text += f" rank makes it of its own `{own}` now"
+                        decides = _decided_by(new[_place(new, now) + 1 :], name)
+                        severity: Severity = "warning" if decides else "note"
+                        yield Unshared(pair, now.node.lineno, gone.text, f"{text}{decides}", severity)
+
+    def _alike(self, pair: Pair, statement: Statement) -> Iterator[tuple[str, str]]:
+        """The variable to which a statement gives what a collective makes the same on all ranks, and that of which each
+        rank gave the collective its own."""
+        node = statement.node
+        call = node.value if isinstance(node, ast.Assign) else None
+        if not isinstance(call, ast.Call) or not self._meets(last_name(call.func)):
+            return
+        for name in sorted(_stored(statement)):
+            for number in pair.old.code.definitions.get(name, ()):
+                made = Place(self.change.before.flow, pair.old, number)
+                if made.value.op == "call" and made.value.at[0] == node.lineno and UNIFORM in made.val.v:
+                    given = (each for each in call.args if isinstance(each, ast.Name))
+                    yield from ((name, each.id) for each in given)
+
+
+def _with(node: ast.stmt, name: str, other: str) -> str:
+    """The syntax of a statement in which another variable stands for one."""
+    made = deepcopy(node)
+    for each in ast.walk(made):
+        if isinstance(each, ast.Name) and each.id == name:
+            each.id = other
+    return ast.dump(made)
+
+
+def _decided_by(later: list[Statement], name: str) -> str:
+    """In words how a variable, or what is made of it, decides what is done; empty where it does not."""
+    made = _made_of(later, name)
+    for each in later:
+        node = each.node
+        test = node.test if isinstance(node, ast.If | ast.While | ast.Assert) else None
+        counted = node.iter if isinstance(node, ast.For) else None
+        bounds = [part for n in in_head(node) if isinstance(n, ast.Slice) for part in (n.lower, n.upper) if part]
+        if test is not None and made & paths(test):
+            return f", and line {node.lineno} decides by it"
+        if counted is not None and made & paths(counted):
+            return f", and line {node.lineno} goes round by it"
+        if any(made & paths(part) for part in bounds):
+            return f", and line {node.lineno} cuts by it"
+    return ""
 
 
 def _guard(statement: Statement) -> str:

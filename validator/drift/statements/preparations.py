@@ -52,6 +52,7 @@ class Preparations:
                     found += _unrounded(pair, edit)
                 elif edit.new is None:
                     found += _unaligned(pair, edit, old, new)
+                    found += _of_other_lengths(pair, edit, edits)
         return found
 
 
@@ -140,6 +141,32 @@ def _unrounded(pair: Pair, edit: Edit) -> Iterator[Unprepared]:
         text = f"this was a whole multiple of `{ast.unparse(factor)}` before the change"
         if ast.dump(factor) not in {ast.dump(n) for n in ast.walk(new)}:
             yield Unprepared(pair, new, edit.old.text, text)
+
+
+def _of_other_lengths(pair: Pair, gone: Edit, edits: list[Edit]) -> Iterator[Unprepared]:
+    """Every n-th element up to a whole multiple of n, where the bound went and the steps stayed: not all parts have one
+    length any more."""
+    assert gone.old is not None
+    node = gone.old.node
+    factor = _multiple_of(node.value) if isinstance(node, ast.Assign) else None
+    for edit in edits if factor is not None else ():
+        if edit.old is None or edit.new is None:
+            continue
+        was = [each for each in in_head(edit.old.node) if _steps_by(each, factor) and _names_of(each) & _stored(node)]
+        now = [each for each in in_head(edit.new.node) if _steps_by(each, factor)]
+        if len(was) == len(now) == 1 and not _names_of(now[0]) & _stored(node):
+            assert factor is not None
+            text = f"the parts in steps of `{ast.unparse(factor)}` had one length before the change: the rest that does"
+            text += " not divide among them makes some longer now"
+            yield Unprepared(pair, edit.new.node, gone.old.text, text)
+
+
+def _steps_by(node: ast.AST, step: ast.expr | None) -> bool:
+    return isinstance(node, ast.Slice) and node.step is not None and step is not None and _same(node.step, step)
+
+
+def _names_of(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
 
 
 def _multiple_of(node: ast.expr) -> ast.expr | None:
