@@ -150,7 +150,9 @@ class Ranks:
         if known is None:
             known = self._values[unit] = {}
             for number, value in enumerate(unit.code.values):
-                known.setdefault(value.at, number)
+                earlier = known.setdefault(value.at, number)
+                if value.op == "slice" and unit.code.values[earlier].op == "const":
+                    known[value.at] = number  # a bound that is left out stands where the whole does
         if not isinstance(expression, ast.Name) and (number := known.get(_at(expression), -1)) >= 0:
             return number
         for parent in ast.walk(statement):
