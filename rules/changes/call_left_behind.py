@@ -80,6 +80,61 @@ def _severity(broken: Broken) -> Severity:
 fix = renamed_keyword
 
 
+_BACKENDS = """\
+from rl.registry import Registry
+
+
+@Registry.register("fsdp")
+class FSDP:
+    def parameters(self, layered=False):
+        return layered
+
+
+@Registry.register("ddp")
+class DDP:
+    def parameters(self, layered=False):
+        return layered
+
+
+@Registry.register("megatron")
+class Megatron:
+    def parameters(self{params}):
+        return {given}
+"""
+_ENGINES = (
+    "# before: rl/fsdp.py\n"
+    + _BACKENDS.format(params=", **kwargs", given="kwargs")
+    + "# file: rl/fsdp.py\n"
+    + _BACKENDS.format(params="", given="None")
+    + """# file: rl/registry.py
+class Registry:
+    engines = {{}}
+
+    @classmethod
+    def register(cls, name):
+        def keep(engine):
+            cls.engines[name] = engine
+            return engine
+
+        return keep
+
+    @classmethod
+    def new(cls, name):
+        return cls.engines[name]()
+# file: rl/worker.py
+from rl.registry import Registry
+
+
+class Worker:
+    def __init__(self, backend):
+        self.engine = Registry.new(backend)
+
+    def send(self, backend, rank):
+        if {asked}:
+            return self.engine.parameters(layered=True){mark}
+"""
+)
+
 INCORRECT = (
     # a keyword that is read out of `**`, by the object that keeps it, and passed through another function
     """# before: rl/rows.py
@@ -399,8 +454,12 @@ except ImportError:
 def step(x, mask):
     return prepare(x, mask)  # error: MP902
 """,
+    # one of several classes of a registry, of which most still take the keyword
+    _ENGINES.format(mark="  # error: MP902", asked="rank"),
 )
 CORRECT = (
+    # a condition leaves the call to the other kind
+    _ENGINES.format(mark="", asked='backend == "fsdp"'),
     # what is read no longer by itself is handed on, or is a parameter now
     """# before: rl/rows.py
 class Rows:

@@ -428,6 +428,24 @@ def evaluation(rows):
 def combine(exchange, group, tokens, sent, received):
     return exchange(group, tokens, sent, received)  # error: MP906
 """,
+    # each rank has two pieces of a sequence: the same number of pieces is still told elsewhere
+    """# before: rl/ring.py
+def aligned(length, cp_size):
+    chunk = (length + 2 * cp_size - 1) // (2 * cp_size)
+    return chunk * 2 * cp_size
+
+
+def multiple(tp_size, cp_size):
+    return tp_size * cp_size * 2 if cp_size > 1 else tp_size
+# file: rl/ring.py
+def aligned(length, cp_size):
+    chunk = (length + cp_size - 1) // (2 * cp_size)  # error: MP906
+    return chunk * 2 * cp_size
+
+
+def multiple(tp_size, cp_size):
+    return tp_size * cp_size if cp_size > 1 else tp_size  # error: MP906
+""",
 )
 
 CORRECT = (

@@ -104,8 +104,8 @@ class RankFacts:
                     yield Differing(pair, fact, other, other.place.at[0])
 
     def _of_some(self, pair: Pair, new: list[Statement], edits: list[Edit]) -> Iterator[Differing]:
-        """The calls that change what each rank has, and that a condition now leaves to some ranks. A warning where it is
-        made of a test of the rank elsewhere; where it tests the rank right here, somebody wrote so: a note."""
+        """The calls that change what each rank has, and that a condition now leaves to some ranks. A warning where it
+        is made of a test of the rank elsewhere; where it tests the rank right here, somebody wrote so: a note."""
         if not any(_speaks_of_ranks(edit.new) for edit in edits if edit.new is not None):
             return
         before, after = (

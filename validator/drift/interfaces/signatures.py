@@ -16,7 +16,9 @@ from validator.drift.statements.surroundings import called_names, names_asked, n
 from validator.drift.statements.weakened import DEVICES
 from validator.facts.model import Call, Param
 from validator.flow.callgraph.spelled_arguments import call_of
+from validator.flow.objects import Objects
 from validator.flow.program.unit import Unit
+from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.models.members import is_telling
 from validator.source import SourceFile
@@ -223,11 +225,23 @@ class Signatures:
             return False  # what a test makes is of the one class that it is about
         if not isinstance(new, Method) or new.cls is None:
             return False
-        if _is_asked_of_itself(site, new):
+        if _is_asked_of_itself(site, new) or self._is_made_for(site, new):
             return True
         kin = _kin(new.cls)
         alike = [each for each in taking if isinstance(each, Method) and each.cls is not None and _kin(each.cls) & kin]
         return 2 * len(alike) >= len(taking) and len(taking) <= len(others) + 1 - len(taking)
+
+    def _is_made_for(self, site: Site, new: Method) -> bool:
+        """Whether the flow brings an object of a class that has this method to the call, which no condition around
+        it leaves to one kind of them by its name."""
+        place = Place(self.after.flow, site.unit, site.number)
+        receiver = place.receiver if site.how == "call" else None
+        if receiver is None:
+            return False
+        held = self.after.project.analysis(Objects).held(receiver, place).classes
+        kinds = {part.lower() for cls in held for part in cls.module.name.split(".")}
+        named = {word.lower() for test in place.tests_inside for word in test.words}
+        return kinds.isdisjoint(named) and any(cls.find(new.name) is new for cls in held)
 
 
 def passes_on(side: Side, target: Method | ClassDef) -> bool:

@@ -16,7 +16,7 @@ from validator.drift.change import Change, Pair
 from validator.drift.statements.differences import Edit, Statement, in_head
 from validator.drift.statements.drops import Drops, differences
 from validator.drift.statements.named_effects import collective
-from validator.drift.statements.surroundings import last_name
+from validator.drift.statements.surroundings import factors, last_name
 from validator.drift.statements.weakened import is_parallel
 from validator.models import models
 
@@ -186,7 +186,7 @@ def _multiple_of(node: ast.expr) -> ast.expr | None:
         else:
             core = _without_rest(whole)
             quotients = [core] if isinstance(core, ast.BinOp) and isinstance(core.op, ast.FloorDiv) else []
-        if any(_same(part, factor) for each in quotients for part in _factors(each.right)):
+        if any(_same(part, factor) for each in quotients for part in factors(each.right)):
             return factor
     return None
 
@@ -204,15 +204,6 @@ def _without_rest(node: ast.expr) -> ast.expr:
 
 def _is_whole(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, int)
-
-
-def _factors(node: ast.expr) -> Iterator[ast.expr]:
-    """The factors of a product, as they are written."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        yield from _factors(node.left)
-        yield from _factors(node.right)
-    else:
-        yield node
 
 
 def _same(one: ast.AST, other: ast.AST) -> bool:

@@ -66,6 +66,15 @@ def names_called(node: ast.stmt) -> set[str]:
     return {last_name(n.func) for n in in_head(node) if isinstance(n, ast.Call)}
 
 
+def factors(node: ast.expr) -> Iterator[ast.expr]:
+    """The factors of a product, as they are written."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        yield from factors(node.left)
+        yield from factors(node.right)
+    else:
+        yield node
+
+
 def is_about_sizes(test: ast.expr) -> bool:
     """Whether a check is of a remainder, or of sizes and ranks of groups."""
     for node in ast.walk(test):

@@ -13,8 +13,9 @@ from validator.drift.statements.differences import Edit, in_head, node_of
 from validator.drift.statements.drops import Drop, Drops
 from validator.drift.statements.intention import Intention, words_of
 from validator.drift.statements.named_effects import collective, tables
-from validator.drift.statements.surroundings import condition, last_name
+from validator.drift.statements.surroundings import condition, factors, last_name
 from validator.finding import Severity
+from validator.flow.queries.outside_program import is_test
 
 # Names of arguments by which libraries are told who takes part.
 _WHO = frozenset({
@@ -64,7 +65,7 @@ class Weakened:
 
     def _is_about_ranks(self, drop: Drop) -> bool:
         if drop.kind in ("factor", "element"):
-            return is_parallel(drop.part)
+            return is_parallel(drop.part) or self._is_number_of_parts(drop)
         if drop.kind == "order":
             return False  # what it was may have been the mistake
         if drop.kind == "keyword":
@@ -73,6 +74,19 @@ class Weakened:
             name = last_name(drop.part.func)
             return name in collective() or name in _OF_RANKS or name in DEVICES
         return True
+
+    def _is_number_of_parts(self, drop: Drop) -> bool:
+        """Whether a number went by which the rest of the program still multiplies the same number of ranks: each of
+        them has two pieces, say."""
+        if not isinstance(drop.part, ast.Constant) or not isinstance(drop.part.value, int):
+            return False
+        left = factors(drop.new)
+        names = {last_name(each) for each in left if isinstance(each, ast.Name | ast.Attribute) and is_parallel(each)}
+        sources = (source for name in names for source in self.change.after.mentioning(name))
+        modules = self.change.after.project.modules
+        trees = (each.tree for each in sources if each.absolute in modules and not is_test(each.path))
+        products = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.BinOp))
+        return any(_multiplies(node, names, drop.part.value) for node in products)
 
     def _is_own_option(self, drop: Drop) -> bool:
         """Whether a keyword of something that the project defines was given an option of the same name."""
@@ -216,6 +230,13 @@ class Weakened:
         rows += [params for params in made.values() if params is not None]
         found = [frozenset(p.name if p.kind != "**" else "**" for p in params) for params in rows]
         return found + [fields for cls, params in made.items() if params is None and (fields := annotated(cls))]
+
+
+def _multiplies(node: ast.BinOp, names: set[str], number: int) -> bool:
+    """Whether a product is of one of some numbers of ranks, by their names, and a constant."""
+    parts = list(factors(node)) if isinstance(node.op, ast.Mult) else []
+    constant = any(isinstance(each, ast.Constant) and each.value == number for each in parts)
+    return constant and any(isinstance(each, ast.Name | ast.Attribute) and last_name(each) in names for each in parts)
 
 
 def _holds(edit: Edit, part: ast.AST) -> bool:
