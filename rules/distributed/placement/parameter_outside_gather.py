@@ -33,7 +33,7 @@ from validator.flow.queries.escapes import Index, argument_of
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.pure_functions import is_idle
 from validator.flow.queries.training.parameter_origins import Owners
-from validator.flow.queries.training.placements import members, sources, whole
+from validator.flow.queries.training.placements import decided_by, members, sources, whole
 from validator.project import Project
 from validator.rule import Rule
 
@@ -271,10 +271,10 @@ def _about_deepspeed(queries: Queries) -> frozenset[Unit]:
 
 def _asked(queries: Queries, call: Place) -> bool:
     """Whether a test around, or around every call of the function, asks for the stage or the engine."""
-    if any(_STAGE.search(word) for test in call.tests for word in test.words):
+    if any(_STAGE.search(word) for test in decided_by(call) for word in test.words):
         return True
     calls = queries.calls_of(call.unit)
-    return bool(calls) and all(any(_STAGE.search(w) for test in each.tests for w in test.words) for each in calls)
+    return bool(calls) and all(any(_STAGE.search(w) for test in decided_by(each) for w in test.words) for each in calls)
 
 
 def _managed(index: Index, place: Place, seen: frozenset[Unit] = frozenset()) -> bool:
@@ -363,6 +363,10 @@ class Strategy:
     def state(self, model):
         with deepspeed.zero.GatheredParameters(list(model.parameters())):
             return {name: param.data.clone() for name, param in model.named_parameters()}
+
+def train(strategy, model, shadow, loaders, args):
+    for _ in loaders(args.ds.tensor_parallel_size):  # what a loop goes through asks for no stage
+        strategy.ema(model, shadow, 0.9)
 
 class Actor:
     def __init__(self, model, config):

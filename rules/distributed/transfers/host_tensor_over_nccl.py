@@ -21,6 +21,7 @@ from validator.finding import Finding
 from validator.flow.callgraph.spelled_arguments import origins
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside, is_test
+from validator.flow.queries.training.placements import decided_by
 from validator.flow.values import NONE_OBJ
 from validator.project import Project
 from validator.rule import Rule
@@ -40,7 +41,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         row = call.operations[0].row
         tensor = call.argument(*row.tensor) if row.tensor is not None else None
         group = call.argument(*row.group) if row.group is not None else None
-        asks = any("backend" in word for test in call.tests for word in test.words)
+        asks = any("backend" in word for test in decided_by(call) for word in test.words)
         if tensor is None or is_aside(call.unit.path) or call.is_tried or asks:
             continue
         objs = group.closed.objs if group is not None else {NONE_OBJ}

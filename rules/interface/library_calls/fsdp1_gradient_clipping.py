@@ -23,6 +23,7 @@ from validator.domains.placement import certainly, may
 from validator.facts.model import At, Call
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Queries
+from validator.flow.queries.training.placements import decided_by
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -49,7 +50,8 @@ def _of_wrapped(project: Project) -> Iterator[Finding]:
     for call in project.analysis(Queries).calls("torch.nn.utils.clip_grad_norm_"):
         given = call.argument("parameters", 0)
         state = given.closed.state if given is not None else frozenset()
-        if given is None or not may(state, "fsdp1") or any(_asks(word) for test in call.tests for word in test.words):
+        asked = (word for test in decided_by(call) for word in test.words)
+        if given is None or not may(state, "fsdp1") or any(map(_asks, asked)):
             continue
         yield RULE.finding(
             call.unit.path,
