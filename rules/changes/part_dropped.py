@@ -428,6 +428,16 @@ def evaluation(rows):
 def combine(exchange, group, tokens, sent, received):
     return exchange(group, tokens, sent, received)  # error: MP906
 """,
+    # one of several tensors of which each rank takes its part
+    """# before: rl/split.py
+def forward(model, tokens, positions, labels, ring_group, part_of):
+    (tokens, positions, labels), padding = part_of([tokens, positions, labels], ring_group)
+    return model(tokens, positions, labels), padding
+# file: rl/split.py
+def forward(model, tokens, positions, labels, ring_group, part_of):
+    (tokens, labels), padding = part_of([tokens, labels], ring_group)  # error: MP906
+    return model(tokens, positions, labels), padding
+""",
     # each rank has two pieces of a sequence: the same number of pieces is still told elsewhere
     """# before: rl/ring.py
 def aligned(length, cp_size):

@@ -65,7 +65,7 @@ class Weakened:
 
     def _is_about_ranks(self, drop: Drop) -> bool:
         if drop.kind in ("factor", "element"):
-            return is_parallel(drop.part) or self._is_number_of_parts(drop)
+            return is_parallel(drop.part) or self._is_number_of_parts(drop) or _is_among_ranks(drop)
         if drop.kind == "order":
             return False  # what it was may have been the mistake
         if drop.kind == "keyword":
@@ -230,6 +230,14 @@ class Weakened:
         rows += [params for params in made.values() if params is not None]
         found = [frozenset(p.name if p.kind != "**" else "**" for p in params) for params in rows]
         return found + [fields for cls, params in made.items() if params is None and (fields := annotated(cls))]
+
+
+def _is_among_ranks(drop: Drop) -> bool:
+    """Whether one of several variables went that a call takes, which gives them back, and is told of ranks or groups:
+    each rank's part of them, say."""
+    node = drop.edit.new.node if drop.edit.new is not None else None
+    call = node.value if isinstance(node, ast.Assign) and drop.kind == "element" else None
+    return isinstance(call, ast.Call) and any(map(is_parallel, call.args))
 
 
 def _multiplies(node: ast.BinOp, names: set[str], number: int) -> bool:
