@@ -76,7 +76,41 @@ def short(text: str) -> str:
     return line if len(line) <= 100 else line[:97] + "…"
 
 
+_STEPS = """# before: rl/trainer.py
+class Trainer:
+    def train_step(self, loss):
+        loss.backward()
+        self.saver.maybe_wait_for_copies()
+        self.optimizers.step()
+        return loss
+# file: rl/trainer.py
+class Trainer:
+    def train_step(self, loss):
+        loss.backward()
+        self.optimizers.step(){mark}
+        return loss
+# file: rl/saver.py
+class Saver:
+    def maybe_wait_for_copies(self):
+        if self.copies is not None:
+            self.copies.result()
+# file: rl/critic.py
+class Critic:
+    def train_step(self, loss):
+        loss.sum().backward()
+        self.saver.maybe_wait_for_copies()
+        self.optimizers.step()
+# file: rl/reward.py
+class Reward:
+    def train_step(self, loss, mask):
+        (loss * mask).backward()
+        self.saver.maybe_wait_for_copies()
+        self.optimizers.step()
+"""
+
 INCORRECT = (
+    # a wait that all others still make before they step
+    _STEPS.format(mark="  # error: MP905"),
     # a context that gathers parameters, which one rank alone enters now
     """# before: rl/weights.py
 import deepspeed

@@ -11,6 +11,7 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 from validator.drift.change import Change, Pair
@@ -56,6 +57,7 @@ from validator.finding import Severity
 from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_test
 
+_SEVERAL = 2  # functions that do the same: no chance
 _FEW = 3  # edits in a function, beyond which it does something else now
 
 
@@ -124,9 +126,24 @@ class Effects:
             and lost.name not in tables()["effects"]["precision"]
             or lost.name in self._waiting
             or any(map(is_parallel, heads(node)))
+            or lost.kind == "call"
+            and self._is_kept_elsewhere(lost)
         )
         beside = words.union(*(words_of(part, unit) for part in came))
         return self.intention.severity(lost.pair, own, telling, beside, about)
+
+    def _is_kept_elsewhere(self, lost: Lost) -> bool:
+        """Whether several other functions still make the call right before the statement that followed it here."""
+        before = [each.text for each in statements(lost.pair.old)]
+        followed = dict(pairwise(before)).get(lost.statement.text)
+        others = 0
+        for source in self.change.after.mentioning(lost.name):
+            module = self.change.after.project.modules.get(source.absolute)
+            for unit in self.change.after.units(module).values() if module and not is_test(source.path) else ():
+                if lost.name in unit.named and unit is not lost.pair.new:
+                    rows = [each.text for each in statements(unit)]
+                    others += (lost.statement.text, followed) in pairwise(rows)
+        return others >= _SEVERAL
 
     def _only_on_one(self, pair: Pair) -> Iterator[Lost]:
         """A function that waits for other ranks, and that a decorator lets only one of them into since the change."""
