@@ -148,6 +148,26 @@ logger = logging.getLogger(__name__)
 if __name__ == "__main__":
     import util.decoder.loader
 """,
+    # the same beside a file that runs where it is, but only as a part of its package
+    """# file: models/__init__.py
+# file: models/logging.py
+def master_print(text):
+    print(text)
+# file: models/parts.py
+SIZE = 1
+# file: models/decoder.py
+import logging
+
+logger = logging.getLogger(__name__)
+# file: models/encoder.py
+from .parts import SIZE
+
+if __name__ == "__main__":
+    print(SIZE)
+# file: main.py
+if __name__ == "__main__":
+    import models.decoder
+""",
     # a file of a package, of the name of a library that a test imports
     """# file: tools/__init__.py
 # file: tools/pytest.py

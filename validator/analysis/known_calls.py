@@ -90,6 +90,8 @@ class KnownCalls:
         if value.op == "phi":
             ways = [each for each in value.args if unit.code.values[each].op != "undefined"]
             return self._united(self.constants(unit, each) for each in ways)
+        if value.op == "free":
+            return self._from_around(unit, *value.data)
         if value.op in ("name", "import"):
             return self._defined(unit, value)
         if value.op == "attr":
@@ -97,6 +99,12 @@ class KnownCalls:
         if value.op in ("binary", "compare", "unary"):
             return self._computed(unit, value)
         return None
+
+    def _from_around(self, unit: Unit, distance: int, name: str) -> Constants | None:
+        """What a variable of a function around may be, that only that function itself sets."""
+        outer = unit.above(distance)
+        numbers = outer.code.definitions.get(name, ()) if outer is not None else ()
+        return self._united(self.constants(outer, number) for number in numbers) if outer is not None else None
 
     def _is_set_elsewhere(self, unit: Unit, number: int) -> bool:
         """Whether a function inside, or another one of the file, sets the variable in which a value is meanwhile."""
