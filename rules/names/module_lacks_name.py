@@ -206,4 +206,31 @@ if __name__ == "__main__":
     utils.write("begin")
     train(Tools())
 """,
+    # which module was imported is told by what was set beside the import
+    """# file: infer/__init__.py
+import sys
+
+if sys.argv[1] == "old":
+    mode = "old"
+    from . import old as state
+else:
+    mode = "new"
+    from . import new as state
+# file: infer/old.py
+def reset():
+    return 0
+# file: infer/new.py
+def reset(size):
+    return size
+
+
+def begin(size):
+    return size
+# file: train.py
+from infer import mode, state
+
+if __name__ == "__main__":
+    if mode == "new":
+        print(state.begin(1))
+""",
 )

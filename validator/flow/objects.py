@@ -13,6 +13,7 @@ from typing import NamedTuple
 from validator.analysis.interfaces.binding import keeps_signature, parameters
 from validator.definitions import ClassDef, Method, Module
 from validator.effects.choices import possible
+from validator.effects.variants import Variants
 from validator.facts.model import Argument, At, Call, Param
 from validator.flow.annotations import classes_of, declared
 from validator.flow.callgraph.callers import CALLED, called
@@ -71,6 +72,7 @@ class Objects:
         self.queries = project.analysis(Queries)
         self.flow = self.queries.flow
         self.constructors = project.analysis(Constructors)
+        self.variants = project.analysis(Variants)
         self._calls: dict[Module, dict[At, Place]] = {}
         self._links: dict[Module, dict[tuple[int, int], list[Place]]] = {}
         self._spelled: dict[Module, dict[At, tuple[Method, Call]]] = {}
@@ -134,6 +136,7 @@ class Objects:
             objs = told_apart(objs, place.value_at(classes).closed, holds)
         if user is not None and len(objs) > 1 and (there := possible(place, user)) is not None:
             objs &= there
+        objs = self.variants.there(objs, user) if user is not None else objs
         exact = frozenset(o[1] for o in objs if o[0] in OBJECTS)
         below = frozenset(o[1] for o in objs if o[0] == "self")
         return Held(exact, below, bool(exact) and all(o[0] in OBJECTS for o in objs) and not _may_be_data(place))
@@ -336,6 +339,8 @@ class Objects:
         value = self._or_class(callee, _or_below(callee, self._closed(callee)))
         for other, same in callee.unit.class_tests.compared(callee.number, user.value.block):
             value = without(value, callee.value_at(other).closed, same)
+        there = self.variants.there(value.objs, user)
+        value = value if there == value.objs else Val(there)
         found = self._reached(value, ())
         owners = self.held(callee.operand(0)).classes if callee.value.op == "attr" else ()
         own = all(any(callee.value.data in each.attributes for each in cls.relatives) for cls in owners)
