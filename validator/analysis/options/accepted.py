@@ -297,7 +297,8 @@ def _is_verdict(key: Place) -> bool:
     """Whether what is tested is what a function of the project says of its arguments, and is used for nothing else:
     `assert kind_of(row) in ("text", "image")` refuses rows, and is there for what it refuses."""
     root = key.root
-    return root.value.op == "call" and all(u.value.op == "compare" for u in root.users) and returned(root) is not None
+    used = {user.value.op for user in root.users} - {"mut"}  # the call may change its arguments
+    return root.value.op == "call" and used == {"compare"} and returned(root) is not None
 
 
 def _keys(place: Place) -> list[tuple[Obj, str]]:
