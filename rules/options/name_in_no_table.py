@@ -137,6 +137,27 @@ def schedule(kind="cosin"):  # error: MP315
 schedule()
 schedule("linear")
 """,
+    # a constructor hands on what it is given
+    """
+class Rows:
+    def __init__(self, name):
+        self.name = name
+        self.rows = self.load()
+
+    def load(self):
+        return [self.name]
+
+class Screens(Rows):
+    TABLE = {"mobile": "m.json", "web": "w.json"}
+
+    def __init__(self, name="mobile"):
+        super().__init__(name)
+
+    def load(self):
+        return self.TABLE[self.name]
+
+print(Screens("screen").rows, Screens("web").rows)  # error: MP315
+""",
     # what a function gives back is used
     """
 def kind_of(path):
@@ -327,5 +348,30 @@ class Model:
         return [rows] if self.kind_of(rows) == "text" else rows
 
 print(Model().generate("a"), Model().generate(["a", "b"]))
+""",
+    # a constructor that does not call the one above it keeps nothing that others pass to that
+    """
+class Rows:
+    def __init__(self, name):
+        self.name = name
+        self.rows = self.load()
+
+    def load(self):
+        return [self.name]
+
+class Questions(Rows):
+    pass
+
+class Screens(Rows):
+    TABLE = {"mobile": "m.json", "web": "w.json"}
+
+    def __init__(self, name="mobile"):
+        self.name = name
+        self.rows = self.load()
+
+    def load(self):
+        return self.TABLE[self.name]
+
+print(Questions("questions").rows, Screens("web").rows)
 """,
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from validator.flow.objects import runs
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
@@ -158,12 +159,21 @@ def _before(place: Place) -> Iterator[_Step]:
     elif value.op == "attr" and value.data == "value":  # of a member of an enumeration
         yield _Step(place.operand(0), inside=True)
     elif value.op == "attr":
-        own = (store for store in stores(place) if store.unit.is_receiver(store.value.args[0]))
+        own = (store for store in stores(place) if store.unit.is_receiver(store.value.args[0]) and _meet(store, place))
         yield from (_Step(each.operand(1), each.tests_inside, attribute=str(value.data)) for each in own)
     elif value.op == "param" and not unit.is_receiver(place.number):
         yield from _passed(flow, unit, value.data[0])
     elif value.op in ("call", "free", "name"):
         yield from map(_Step, sources(place) or ())
+
+
+def _meet(store: Place, read: Place) -> bool:
+    """Whether some objects run both the method that stores an attribute of its own object and the one that reads it: a
+    class whose constructor does not call the one above it has nothing of that."""
+    reader, writer = read.unit.method, store.unit.method
+    if reader is None or reader.cls is None or writer is None or not read.unit.is_receiver(read.value.args[0]):
+        return True
+    return any(runs(cls, reader) and runs(cls, writer) for cls in reader.cls.relatives)
 
 
 def _ways(place: Place) -> Iterator[_Step]:
