@@ -139,7 +139,8 @@ class Objects:
         objs = self.variants.there(objs, user) if user is not None else objs
         exact = frozenset(o[1] for o in objs if o[0] in OBJECTS)
         below = frozenset(o[1] for o in objs if o[0] == "self")
-        return Held(exact, below, bool(exact) and all(o[0] in OBJECTS for o in objs) and not _may_be_data(place))
+        known = bool(exact) and all(o[0] in OBJECTS for o in objs) and not (user and _is_of_unknown_class(place, user))
+        return Held(exact, below, known and not _may_be_data(place))
 
     def groups(self, place: Place) -> dict[frozenset[ClassDef], ClassDef | None]:
         """The classes of the objects that come to a place together: those that one object keeps under an attribute,
@@ -345,7 +346,8 @@ class Objects:
         owners = self.held(callee.operand(0)).classes if callee.value.op == "attr" else ()
         own = all(any(callee.value.data in each.attributes for each in cls.relatives) for cls in owners)
         left = not owners or bool(self.held(callee.operand(0), user).classes)  # behind tests of its class
-        return found if own and left else found._replace(complete=False)
+        known = not owners or not _is_of_unknown_class(callee.operand(0), user)
+        return found if own and left and known else found._replace(complete=False)
 
     def _or_class(self, callee: Place, value: Val) -> Val:
         """What is called: of a parameter that its annotation alone tells the class itself too, whose name many write
@@ -497,6 +499,14 @@ def runs(cls: ClassDef, method: Method) -> bool:
         if own is not None and not any(call.receiver.rpartition(".")[2] in above for call in calls):
             return False
     return False
+
+
+def _is_of_unknown_class(place: Place, user: Place) -> bool:
+    """Whether a test has found a value to be of a class that is not known, where it is asked for something: what the
+    flow knows of it may be what does not get there."""
+    tests = place.unit.class_tests.around(place.number, user.value.block)
+    asked = (place.value_at(classes).closed for classes, holds in tests if holds)
+    return any(not classes.objs or TOP in classes.objs for classes in asked)
 
 
 def _placed(values: tuple[Val, ...], keywords: tuple[tuple[str, Val], ...]) -> tuple[Argument, ...]:

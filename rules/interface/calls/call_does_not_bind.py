@@ -1061,6 +1061,33 @@ def main(strategy, other):
     patch(other.layer(), strategy)
     return Experts()
 """,
+    # behind a test of a class that is not known it is not what callers pass elsewhere
+    """
+import importlib
+from enum import Enum
+
+
+class Metric(Enum):
+    EXACT = "exact"
+    JUDGE = "judge"
+
+    @property
+    def kind(self):
+        return importlib.import_module("judges." + self.value).Judge
+
+    def match(self, response, answer):
+        return response == answer
+
+
+def score(metric, response, answer):
+    if isinstance(metric, Metric.JUDGE.kind):
+        return metric.match(response, answer, images=[])
+    return metric.match(response, answer)
+
+
+if __name__ == "__main__":
+    print(score(Metric("exact"), "a", "b"))
+""",
     # which class was imported is told by what was set beside the import
     """# file: infer/__init__.py
 from importlib.metadata import version
