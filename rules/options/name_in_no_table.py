@@ -372,6 +372,12 @@ class Screens(Rows):
     def load(self):
         return self.TABLE[self.name]
 
-print(Questions("questions").rows, Screens("web").rows)
+class Videos(Rows):
+    SIZES = {"short": 1, "long": 2}
+
+    def size(self):
+        return self.SIZES[self.name]
+
+print(Questions("questions").rows, Screens("web").rows, Videos("long").size())
 """,
 ]
