@@ -250,11 +250,13 @@ class Project:
         return None
 
     def _has_program(self, folder: str) -> bool:
-        """Whether a file of a folder is written to be started."""
+        """Whether a file of a folder is written to be started, and can be by its path: with relative imports it is not,
+        and `python -m` looks nothing up in the folder."""
         known = self._started.get(folder)
         if known is None:
             rows = (each for each in self.modules.values() if os.path.dirname(each.source.absolute) == folder)
-            known = self._started[folder] = any(b"__main__" in each.source.data for each in rows)
+            known = any(b"__main__" in each.source.data and not _is_part_of_package(each) for each in rows)
+            self._started[folder] = known
         return known
 
     def imported(self, importer: Module, row: Import) -> Symbol:
@@ -401,6 +403,13 @@ class Project:
         """The full dotted name of something external (`dist.barrier` -> `torch.distributed.barrier`), else empty."""
         symbol = self.lookup(function, path)
         return symbol.path if isinstance(symbol, External) else ""
+
+
+def _is_part_of_package(module: Module) -> bool:
+    """Whether a file imports what lies beside it relatively whenever it is run, which fails where it is started."""
+    rows = (row for row in module.facts.imports if row.scope == "<module>" and not row.guards)
+    levels = [*(row.level for row in rows), *(level for _, level in module.facts.star_imports)]
+    return any(levels) and b"__package__" not in module.source.data
 
 
 def guarded_by(guards: Iterable[Guard], *words: str) -> bool:

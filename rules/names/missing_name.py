@@ -121,6 +121,22 @@ from utils.utils import get_model
 # file: robots/planner.py
 from utils.utils import plan
 """,
+    # beside a project that can be installed, another one with a package of the name of a library
+    """# file: eval/kit/setup.py
+from setuptools import setup
+
+setup(name="kit")
+# file: eval/kit/kit/__init__.py
+# file: eval/kit/kit/rows.py
+from datasets import load_dataset
+# file: eval/questions/requirements.txt
+torch
+# file: eval/questions/datasets/__init__.py
+def answers():
+    return []
+# file: eval/questions/main.py
+from datasets import answers
+""",
     """# file: tools/__init__.py
 # file: tools/libraries.py
 import importlib

@@ -148,6 +148,26 @@ logger = logging.getLogger(__name__)
 if __name__ == "__main__":
     import util.decoder.loader
 """,
+    # the same beside a file that runs where it is, but only as a part of its package
+    """# file: models/__init__.py
+# file: models/logging.py
+def master_print(text):
+    print(text)
+# file: models/parts.py
+SIZE = 1
+# file: models/decoder.py
+import logging
+
+logger = logging.getLogger(__name__)
+# file: models/encoder.py
+from .parts import SIZE
+
+if __name__ == "__main__":
+    print(SIZE)
+# file: main.py
+if __name__ == "__main__":
+    import models.decoder
+""",
     # a file of a package, of the name of a library that a test imports
     """# file: tools/__init__.py
 # file: tools/pytest.py
@@ -185,5 +205,32 @@ class Tools:
 if __name__ == "__main__":
     utils.write("begin")
     train(Tools())
+""",
+    # which module was imported is told by what was set beside the import
+    """# file: infer/__init__.py
+import sys
+
+if sys.argv[1] == "old":
+    mode = "old"
+    from . import old as state
+else:
+    mode = "new"
+    from . import new as state
+# file: infer/old.py
+def reset():
+    return 0
+# file: infer/new.py
+def reset(size):
+    return size
+
+
+def begin(size):
+    return size
+# file: train.py
+from infer import mode, state
+
+if __name__ == "__main__":
+    if mode == "new":
+        print(state.begin(1))
 """,
 )

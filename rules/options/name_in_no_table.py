@@ -137,6 +137,40 @@ def schedule(kind="cosin"):  # error: MP315
 schedule()
 schedule("linear")
 """,
+    # a constructor hands on what it is given
+    """
+class Rows:
+    def __init__(self, name):
+        self.name = name
+        self.rows = self.load()
+
+    def load(self):
+        return [self.name]
+
+class Screens(Rows):
+    TABLE = {"mobile": "m.json", "web": "w.json"}
+
+    def __init__(self, name="mobile"):
+        super().__init__(name)
+
+    def load(self):
+        return self.TABLE[self.name]
+
+print(Screens("screen").rows, Screens("web").rows)  # error: MP315
+""",
+    # what a function gives back is used
+    """
+def kind_of(path):
+    return "jsonl" if path.endswith(".jsonl") else "parquets"  # error: MP315
+
+def load(path):
+    kind = kind_of(path)
+    if kind not in ("jsonl", "parquet"):
+        raise ValueError(kind)
+    return kind, open(path)
+
+load("rows.parquet")
+""",
     # the mode is left out, and the step stands in its place; through a class that a function gives back
     """
 class Writer:
@@ -298,5 +332,52 @@ value("none", [1])
 value("mean_kl", [1])
 value("PG", [1])
 either("entropy", [1])
+""",
+    # an answer that is there to be refused
+    """
+class Model:
+    def kind_of(self, rows):
+        if isinstance(rows, str):
+            return "text"
+        if isinstance(rows, list) and all(self.kind_of(row) == "text" for row in rows):
+            return "texts"
+        return "unknown"
+
+    def generate(self, rows):
+        assert self.kind_of(rows) in ["text", "texts"], rows
+        return [rows] if self.kind_of(rows) == "text" else rows
+
+print(Model().generate("a"), Model().generate(["a", "b"]))
+""",
+    # a constructor that does not call the one above it keeps nothing that others pass to that
+    """
+class Rows:
+    def __init__(self, name):
+        self.name = name
+        self.rows = self.load()
+
+    def load(self):
+        return [self.name]
+
+class Questions(Rows):
+    pass
+
+class Screens(Rows):
+    TABLE = {"mobile": "m.json", "web": "w.json"}
+
+    def __init__(self, name="mobile"):
+        self.name = name
+        self.rows = self.load()
+
+    def load(self):
+        return self.TABLE[self.name]
+
+class Videos(Rows):
+    SIZES = {"short": 1, "long": 2}
+
+    def size(self):
+        return self.SIZES[self.name]
+
+print(Questions("questions").rows, Screens("web").rows, Videos("long").size())
 """,
 ]

@@ -30,7 +30,7 @@ LIBRARY = {
 
         import torch
 
-        from model import Net, Scores, cut, resize
+        from model import Net, Scores, cut, each, resize, wrapped
 
         log = logging.getLogger(__name__)
 
@@ -38,6 +38,7 @@ LIBRARY = {
             log.info("go on")
             Net("bert", folder).load(resize(size=8, path=None))
             cut(kind=Scores)
+            each([cut], 1), wrapped(cut)(1), wrapped(cut, deep=bool(folder))(1)
             cut(kind=torch.nn.Linear)
 
         if __name__ == "__main__":
@@ -81,6 +82,26 @@ LIBRARY = {
             if low > 0:
                 return gone_10
             return here_3
+
+        def wrapped(layer, kind=None, deep=False):
+            def run(x):
+                if kind is not None:
+                    return gone_12
+                if deep:
+                    return here_6
+                return layer(x)
+            return run
+
+        def each(layers, x):
+            for layer in layers:
+                def wrapped(layer, kind=None):
+                    def run(x):
+                        if kind is not None:
+                            return gone_13
+                        return layer(x)
+                    return run
+                x = wrapped(layer)(x)
+            return x
 
         def cut(kind, size=1):
             if kind is Scores:
@@ -216,9 +237,9 @@ def test_what_no_call_leads_to_is_a_note_and_what_users_may_call_a_warning(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     found = _severities(tmp_path, LIBRARY, capsys, ".")
-    assert {name for name, severity in found.items() if severity == "error"} == {f"here_{n}" for n in range(1, 6)}
+    assert {name for name, severity in found.items() if severity == "error"} == {f"here_{n}" for n in range(1, 7)}
     assert {name for name, severity in found.items() if severity == "warning"} == {"user_1"}
-    assert {name for name, severity in found.items() if severity == "note"} == {f"gone_{n}" for n in range(1, 12)}
+    assert {name for name, severity in found.items() if severity == "note"} == {f"gone_{n}" for n in range(1, 14)}
 
 
 def test_without_a_program_or_with_single_files_nothing_is_known_of_use(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from validator.analysis.interfaces.members import fills
 from validator.definitions import ClassDef, Method
 from validator.flow.control import reached
+from validator.flow.program.symbols import is_plain
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.escapes import argument_of
@@ -90,6 +91,8 @@ class KnownCalls:
         if value.op == "phi":
             ways = [each for each in value.args if unit.code.values[each].op != "undefined"]
             return self._united(self.constants(unit, each) for each in ways)
+        if value.op == "free":
+            return self._from_around(unit, *value.data)
         if value.op in ("name", "import"):
             return self._defined(unit, value)
         if value.op == "attr":
@@ -97,6 +100,12 @@ class KnownCalls:
         if value.op in ("binary", "compare", "unary"):
             return self._computed(unit, value)
         return None
+
+    def _from_around(self, unit: Unit, distance: int, name: str) -> Constants | None:
+        """What a variable of a function around may be, that only that function itself sets."""
+        outer = unit.above(distance)
+        numbers = outer.code.definitions.get(name, ()) if outer is not None else ()
+        return self._united(self.constants(outer, number) for number in numbers) if outer is not None else None
 
     def _is_set_elsewhere(self, unit: Unit, number: int) -> bool:
         """Whether a function inside, or another one of the file, sets the variable in which a value is meanwhile."""
@@ -227,6 +236,8 @@ class KnownCalls:
 
     def _is_open(self, unit: Unit) -> bool:
         """Whether others than the project's own code may use a unit, but for files that spell its name."""
+        if unit.outer is not None and unit.outer.code.kind in ("function", "lambda"):
+            return unit.method is not None and not is_plain(unit.method.facts.decorators)  # nobody else can name it
         return self.usage.is_begun_in_code(unit) or self.usage.is_for_users(unit)
 
     def _found(self, unit: Unit) -> list[Call] | None:
@@ -258,6 +269,7 @@ class KnownCalls:
         users = [each for each in user.users.get(number) if values[each].op not in _STORING]
         if value.op in ("closure", "import"):
             users = [each for each in users if values[each].op != "mut"]
+            users = [each for each in users if values[each].op != "phi" or user.users.get(each)]  # else nobody reads it
         found: list[Call] = []
         for each in users:
             asked = values[each]

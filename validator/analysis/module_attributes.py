@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.analysis.imports import Imports
+from validator.effects.variants import Variants
 from validator.flow import Flow
 from validator.flow.queries.base import Place
 from validator.project import Missing, Module, Project
@@ -42,6 +43,8 @@ def _missing(project: Project, place: Place) -> Missing | None:
     objs = place.operand(0).closed.objs
     owners = [o[1] for o in objs if o[0] == "module"]
     if len(owners) != 1 or len(objs) != 1 or not isinstance(owners[0], Module):
+        return None
+    if project.analysis(Variants).rules_out(place, owners[0]):
         return None
     found = project.member_of_any(place.unit.module, owners[0], place.value.data)
     return found if isinstance(found, Missing) and found.name is not None else None

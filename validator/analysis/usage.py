@@ -309,7 +309,7 @@ class Usage:
         if value.op.startswith("store_") or value.op in _NAMING or not _names(value, name) or _is_key(user, number):
             return False
         if value.op == "closure":
-            return self._is_taken(user, number)
+            return user is unit.outer and value.data == unit.code.key and self._is_taken(user, number)
         if value.op == "import":  # where nothing else is done with it only a package gives it to others
             return self._is_taken(user, number) or unit.code.kind == "module" or user.path.endswith("__init__.py")
         if value.op == "attr":

@@ -52,13 +52,20 @@ def _may_reach(folder: str, root: str) -> bool:
 def _is_apart(folder: str, root: str) -> bool:
     """Whether a folder belongs to another project than what a root holds. What lies below a folder that cannot be
     installed is a collection where it has a licence or requirements of its own: what one project there has by the name
-    of a library is not what the others import."""
+    of a library is not what the others import. Beside what can be installed, too, only `src/` is that of all."""
     common = os.path.commonpath([folder, root])
-    beside = common == os.path.dirname(root) and not _can_be_installed(root)  # `src/`
-    if beside or common in (folder, root) or _can_be_installed(common):
+    if common in (folder, root) or _can_be_installed(common):
         return False
     own = os.path.join(common, os.path.relpath(folder, common).split(os.sep)[0])
-    return any(entry.lower().startswith(_OF_PROJECTS) for entry in _listing(own))
+    beside = common == os.path.dirname(root) and not _can_be_installed(root)  # `src/`
+    if beside and not (_can_be_installed(own) and _is_of_project(root)):
+        return False
+    return _is_of_project(own)
+
+
+def _is_of_project(folder: str) -> bool:
+    """Whether a folder has a licence, requirements or the like of its own."""
+    return any(entry.lower().startswith(_OF_PROJECTS) for entry in _listing(folder))
 
 
 @cache

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from validator.analysis.interfaces.binding import keeps_signature, parameters
 from validator.definitions import ClassDef, Method, Module
 from validator.effects.choices import possible
+from validator.effects.variants import Variants
 from validator.facts.model import Argument, At, Call, Param
 from validator.flow.annotations import classes_of, declared
 from validator.flow.callgraph.callers import CALLED, called
@@ -71,6 +72,7 @@ class Objects:
         self.queries = project.analysis(Queries)
         self.flow = self.queries.flow
         self.constructors = project.analysis(Constructors)
+        self.variants = project.analysis(Variants)
         self._calls: dict[Module, dict[At, Place]] = {}
         self._links: dict[Module, dict[tuple[int, int], list[Place]]] = {}
         self._spelled: dict[Module, dict[At, tuple[Method, Call]]] = {}
@@ -134,9 +136,11 @@ class Objects:
             objs = told_apart(objs, place.value_at(classes).closed, holds)
         if user is not None and len(objs) > 1 and (there := possible(place, user)) is not None:
             objs &= there
+        objs = self.variants.there(objs, user) if user is not None else objs
         exact = frozenset(o[1] for o in objs if o[0] in OBJECTS)
         below = frozenset(o[1] for o in objs if o[0] == "self")
-        return Held(exact, below, bool(exact) and all(o[0] in OBJECTS for o in objs) and not _may_be_data(place))
+        known = bool(exact) and all(o[0] in OBJECTS for o in objs) and not (user and _is_of_unknown_class(place, user))
+        return Held(exact, below, known and not _may_be_data(place))
 
     def groups(self, place: Place) -> dict[frozenset[ClassDef], ClassDef | None]:
         """The classes of the objects that come to a place together: those that one object keeps under an attribute,
@@ -336,11 +340,14 @@ class Objects:
         value = self._or_class(callee, _or_below(callee, self._closed(callee)))
         for other, same in callee.unit.class_tests.compared(callee.number, user.value.block):
             value = without(value, callee.value_at(other).closed, same)
+        there = self.variants.there(value.objs, user)
+        value = value if there == value.objs else Val(there)
         found = self._reached(value, ())
         owners = self.held(callee.operand(0)).classes if callee.value.op == "attr" else ()
         own = all(any(callee.value.data in each.attributes for each in cls.relatives) for cls in owners)
         left = not owners or bool(self.held(callee.operand(0), user).classes)  # behind tests of its class
-        return found if own and left else found._replace(complete=False)
+        known = not owners or not _is_of_unknown_class(callee.operand(0), user)
+        return found if own and left and known else found._replace(complete=False)
 
     def _or_class(self, callee: Place, value: Val) -> Val:
         """What is called: of a parameter that its annotation alone tells the class itself too, whose name many write
@@ -492,6 +499,14 @@ def runs(cls: ClassDef, method: Method) -> bool:
         if own is not None and not any(call.receiver.rpartition(".")[2] in above for call in calls):
             return False
     return False
+
+
+def _is_of_unknown_class(place: Place, user: Place) -> bool:
+    """Whether a test has found a value to be of a class that is not known, where it is asked for something: what the
+    flow knows of it may be what does not get there."""
+    tests = place.unit.class_tests.around(place.number, user.value.block)
+    asked = (place.value_at(classes).closed for classes, holds in tests if holds)
+    return any(not classes.objs or TOP in classes.objs for classes in asked)
 
 
 def _placed(values: tuple[Val, ...], keywords: tuple[tuple[str, Val], ...]) -> tuple[Argument, ...]:

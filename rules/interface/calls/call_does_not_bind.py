@@ -531,6 +531,55 @@ INCORRECT += (
         threading.Thread(target=self.serve, kwargs={"adress": address}).start()  # error: MP121
         return self.pool.submit(self.serve, address, 1)  # error: MP121""",
     ),
+    # the same, where it is the one that refuses
+    """# file: infer/__init__.py
+from importlib.metadata import version
+
+mode = None
+if version("engine") <= "0.6.3":
+    mode = "old"
+    from .old import LLM
+else:
+    mode = "new"
+    from .new import LLM
+# file: infer/old.py
+SIZE = 1
+
+
+class LLM:
+    def sync(self, weights):
+        return weights
+# file: infer/new.py
+from . import shards
+
+
+class LLM:
+    def sync(self, weights, load_format):
+        return weights, load_format, shards.LEFT
+
+    def wake_up(self):
+        pass
+# file: infer/shards.py
+LEFT = 2
+# file: train.py
+from infer import LLM, mode
+
+
+class Manager:
+    def __init__(self):
+        self.engine = LLM()
+
+    def enter(self, weights):
+        if mode in ("new", "newest"):
+            self.engine.wake_up()
+            self.engine.sync(weights, load_format="shards")
+        elif not mode != "old":
+            self.engine.sync(weights, load_format="whole")  # error: MP121
+
+
+if __name__ == "__main__":
+    Manager().enter({})
+""",
 )
 
 CORRECT = (
@@ -1011,5 +1060,81 @@ class Experts(Module):
 def main(strategy, other):
     patch(other.layer(), strategy)
     return Experts()
+""",
+    # behind a test of a class that is not known it is not what callers pass elsewhere
+    """
+import importlib
+from enum import Enum
+
+
+class Metric(Enum):
+    EXACT = "exact"
+    JUDGE = "judge"
+
+    @property
+    def kind(self):
+        return importlib.import_module("judges." + self.value).Judge
+
+    def match(self, response, answer):
+        return response == answer
+
+
+def score(metric, response, answer):
+    if isinstance(metric, Metric.JUDGE.kind):
+        return metric.match(response, answer, images=[])
+    return metric.match(response, answer)
+
+
+if __name__ == "__main__":
+    print(score(Metric("exact"), "a", "b"))
+""",
+    # which class was imported is told by what was set beside the import
+    """# file: infer/__init__.py
+from importlib.metadata import version
+
+mode = None
+if version("engine") <= "0.6.3":
+    mode = "old"
+    from .old import LLM
+else:
+    mode = "new"
+    from .new import LLM
+# file: infer/old.py
+SIZE = 1
+
+
+class LLM:
+    def sync(self, weights):
+        return weights
+# file: infer/new.py
+from . import shards
+
+
+class LLM:
+    def sync(self, weights, load_format):
+        return weights, load_format, shards.LEFT
+
+    def wake_up(self):
+        pass
+# file: infer/shards.py
+LEFT = 2
+# file: train.py
+from infer import LLM, mode
+
+
+class Manager:
+    def __init__(self):
+        self.engine = LLM()
+
+    def enter(self, weights):
+        if mode in ("new", "newest"):
+            self.engine.wake_up()
+            self.engine.sync(weights, load_format="shards")
+        elif not mode != "old":
+            self.engine.sync(weights)
+
+
+if __name__ == "__main__":
+    Manager().enter({})
 """,
 )

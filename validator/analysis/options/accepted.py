@@ -18,6 +18,7 @@ from validator.errors import nearest
 from validator.finding import Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.origins import returned
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.values.no_texts import is_no_text
 from validator.flow.queries.values.text_origins import Origin, text_origins
@@ -238,7 +239,9 @@ class Accepted:
                 if told is None or key is not None and told[0].key != key.key:
                     break
                 key, names, first, grown = told[0], names | told[1], Place(self.flow, unit, test), grown or told[2]
-            if key is not None and first is not None and len(names) >= _LEAST and not first.is_tried:
+            if key is None or first is None or first.is_tried or _is_verdict(key):
+                continue
+            if len(names) >= _LEAST:
                 yield key, Taken(first, names, "", unit.path, first.at[0], grown)
 
     def _told(self, test: Place, way: bool) -> tuple[Place, frozenset[str], bool] | None:
@@ -288,6 +291,14 @@ def _is_get(place: Place) -> bool:
 
 def _is_text(place: Place) -> bool:
     return place.value.op == "const" and isinstance(place.value.data, str)
+
+
+def _is_verdict(key: Place) -> bool:
+    """Whether what is tested is what a function of the project says of its arguments, and is used for nothing else:
+    `assert kind_of(row) in ("text", "image")` refuses rows, and is there for what it refuses."""
+    root = key.root
+    used = {user.value.op for user in root.users} - {"mut"}  # the call may change its arguments
+    return root.value.op == "call" and used == {"compare"} and returned(root) is not None
 
 
 def _keys(place: Place) -> list[tuple[Obj, str]]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from validator.definitions import ClassDef
+from validator.flow.objects import runs
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
@@ -55,7 +57,7 @@ def text_origins(place: Place, is_origin: Callable[[Place], bool], user: Place |
         way = each.at(here)
         if way is None:
             continue
-        steps = None if here.value.op == "const" or is_origin(here) else list(_before(here))
+        steps = None if here.value.op == "const" or is_origin(here) else list(_before(here, way.classes))
         if (
             steps
             and user is not None
@@ -73,10 +75,14 @@ def text_origins(place: Place, is_origin: Callable[[Place], bool], user: Place |
 
 
 class _Way(NamedTuple):
-    """A value on the way back, and the conditions of its unit that have not asked for anything on the way yet."""
+    """A value on the way back, and the conditions of its unit that have not asked for anything on the way yet.
+
+    `classes`: those of the object in whose method the value is, where an attribute of it was on the way.
+    """
 
     origin: Origin
     tests: tuple[Place, ...]
+    classes: frozenset[ClassDef] | None = None
 
     def at(self, here: Place) -> _Way | None:
         """The way at a value, with what conditions say about it; None where they ask something else of it."""
@@ -96,16 +102,18 @@ class _Way(NamedTuple):
             else:
                 return None
         folded = self.origin.folded or _is_call(here, _FOLDING)
-        return _Way(self.origin._replace(place=here, said=said, folded=folded, typed=typed), tuple(left))
+        return self._replace(
+            origin=self.origin._replace(place=here, said=said, folded=folded, typed=typed), tests=tuple(left)
+        )
 
     def before(self, step: _Step) -> _Way:
         if step.inside:
-            return _Way(self.origin._replace(place=step.source), (*self.tests, *step.tests))
+            return _Way(self.origin._replace(place=step.source), (*self.tests, *step.tests), self.classes)
         conditional = self.origin.conditional or bool(self.tests)
         kept = self.origin.kept | ({step.attribute} if step.attribute else frozenset())
         call = step.call or self.origin.call
         found = self.origin._replace(place=step.source, conditional=conditional, kept=kept, call=call)
-        return _Way(found, tuple(step.tests))
+        return _Way(found, tuple(step.tests), step.classes)
 
 
 def _is_looked_up(place: Place) -> bool:
@@ -136,7 +144,7 @@ class _Step(NamedTuple):
     """What a value was one step before, and the conditions between.
 
     `inside`: in the same function, before the same conditions. `alone`: it was meant for nothing else. `attribute`: the
-    one that held it. `call`: the one that passes it.
+    one that held it. `call`: the one that passes it. `classes`: those of the object in whose method the source is.
     """
 
     source: Place
@@ -145,10 +153,12 @@ class _Step(NamedTuple):
     alone: bool = True
     attribute: str = ""
     call: Place | None = None
+    classes: frozenset[ClassDef] | None = None
 
 
-def _before(place: Place) -> Iterator[_Step]:
-    """What a value was one step before; nothing where that is not known."""
+def _before(place: Place, classes: frozenset[ClassDef] | None = None) -> Iterator[_Step]:
+    """What a value was one step before; nothing where that is not known. `classes`: those of the object in whose method
+    it is."""
     flow, unit, value = place.flow, place.unit, place.value
     if value.op == "phi":
         yield from _ways(place)
@@ -158,12 +168,34 @@ def _before(place: Place) -> Iterator[_Step]:
     elif value.op == "attr" and value.data == "value":  # of a member of an enumeration
         yield _Step(place.operand(0), inside=True)
     elif value.op == "attr":
-        own = (store for store in stores(place) if store.unit.is_receiver(store.value.args[0]))
-        yield from (_Step(each.operand(1), each.tests_inside, attribute=str(value.data)) for each in own)
+        for store in stores(place):
+            meeting = _meeting(store, place, classes)
+            if store.unit.is_receiver(store.value.args[0]) and (meeting is None or meeting):
+                yield _Step(store.operand(1), store.tests_inside, attribute=str(value.data), classes=meeting)
     elif value.op == "param" and not unit.is_receiver(place.number):
-        yield from _passed(flow, unit, value.data[0])
+        yield from _passed(flow, unit, value.data[0], classes)
     elif value.op in ("call", "free", "name"):
         yield from map(_Step, sources(place) or ())
+
+
+def _meeting(store: Place, read: Place, classes: frozenset[ClassDef] | None) -> frozenset[ClassDef] | None:
+    """The classes of the objects that run both the method that stores an attribute of its own object and the one that
+    reads it; None where that is not known. A class whose constructor does not call the one above has nothing of it."""
+    reader, writer = read.unit.method, store.unit.method
+    if reader is None or reader.cls is None or writer is None or not read.unit.is_receiver(read.value.args[0]):
+        return None
+    return frozenset(
+        cls
+        for cls in (reader.cls.relatives if classes is None else classes)
+        if runs(cls, reader) and runs(cls, writer)
+    )
+
+
+def _may_be_for(call: Place, classes: frozenset[ClassDef] | None) -> bool:
+    """Whether a call of a constructor may make an object of one of some classes."""
+    objs = call.operand(0).closed.objs if classes is not None and call.value.op == "call" else frozenset()
+    made = {o[1] for o in objs if o[0] == "class"}
+    return classes is None or not objs or len(made) < len(objs) or not classes.isdisjoint(made)
 
 
 def _ways(place: Place) -> Iterator[_Step]:
@@ -176,12 +208,14 @@ def _ways(place: Place) -> Iterator[_Step]:
         yield _Step(place.value_at(number), [place.value_at(blocks[branch].end[1]) for branch in branches], True)
 
 
-def _passed(flow: Flow, unit: Unit, position: int) -> Iterator[_Step]:
-    """What each call of a function passes for a parameter, or its default."""
+def _passed(flow: Flow, unit: Unit, position: int, classes: frozenset[ClassDef] | None) -> Iterator[_Step]:
+    """What each call of a function passes for a parameter, or its default; of a constructor those of some classes."""
     default = unit.code.defaults.get(unit.code.params[position][0])
     for caller in flow.callers(unit):
         for row in flow.result(caller).passed.get(unit, ()):
             call = Place(flow, caller, row.site)
+            if not _may_be_for(call, classes):
+                continue
             number = argument_of(caller, row.site, unit, position)
             site = call.result.sites.get(call.number)
             alone = site is None or all(target.unit is unit for target in site.targets)
