@@ -42,23 +42,24 @@ class Variants:
     def rules_out(self, user: Place, module: Module) -> bool:
         """Whether a condition around a value asks for another value of a variable than what it is set to wherever a
         module is imported."""
-        settings = dict(self._of(module)) if user.unit.code.tests else {}
-        return bool(settings) and any(self._contradicts(test, way, settings) for test, way in _around(user))
+        asked = [row for test, way in _around(user) if (row := self._asked(test, way)) is not None]
+        settings = dict(self._of(module)) if asked else {}
+        return any(variable in settings and (settings[variable] in held) is not way for variable, held, way in asked)
 
-    def _contradicts(self, test: Place, way: bool, settings: dict[Value, Any]) -> bool:
+    def _asked(self, test: Place, way: bool) -> tuple[Value, list[Any], bool] | None:
+        """A variable of a module that a condition compares with constants, these, and whether it is one of them."""
         value = test.value
         while value.op == "unary" and value.data == "Not":
             test, way = test.operand(0), not way
             value = test.value
         if value.op != "compare" or len(value.args) != 2 or value.data not in _EQUAL:
-            return False
+            return None
         left, right = test.operand(0), test.operand(1)
         if value.data in ("Eq", "NotEq") and left.root.value.op == "const":
             left, right = right, left
-        variable, others = self._variable(left), _constants(right, value.data in ("In", "NotIn"))
-        if variable not in settings or others is None:
-            return False
-        return (settings[variable] in others) is not (way is _EQUAL[value.data])
+        others = _constants(right, value.data in ("In", "NotIn"))
+        variable = self._variable(left) if others is not None else None
+        return (variable, others, way is _EQUAL[value.data]) if variable is not None and others is not None else None
 
     def _variable(self, place: Place) -> Value | None:
         """The one variable of a module that a name is, whichever import it comes by."""
@@ -91,10 +92,10 @@ class Variants:
                         for each in self._imported(unit, value.data):
                             found.setdefault(each, []).append((unit, value.block))
             for name, level in module.facts.star_imports:
-                each = self.project.import_module(module, module.absolute(name, level))
+                starred = self.project.import_module(module, module.absolute(name, level))
                 top = self.flow.units_of(module).get("<module>")
-                if isinstance(each, Module) and top is not None:
-                    found.setdefault(each, []).append((top, 0))
+                if isinstance(starred, Module) and top is not None:
+                    found.setdefault(starred, []).append((top, 0))
         return found
 
     def _imported(self, unit: Unit, data: tuple[str, str, int]) -> Iterator[Module]:

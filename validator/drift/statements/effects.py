@@ -135,7 +135,7 @@ class Effects:
     def _is_kept_elsewhere(self, lost: Lost) -> bool:
         """Whether several other functions still make the call right before the statement that followed it here."""
         before = [each.text for each in statements(lost.pair.old)]
-        followed = dict(pairwise(before)).get(lost.statement.text)
+        followed = dict(pairwise(before)).get(lost.statement.text, "")
         others = 0
         for source in self.change.after.mentioning(lost.name):
             module = self.change.after.project.modules.get(source.absolute)
