@@ -91,10 +91,10 @@ class Variants:
                         for each in self._imported(unit, value.data):
                             found.setdefault(each, []).append((unit, value.block))
             for name, level in module.facts.star_imports:
-                each = self.project.import_module(module, module.absolute(name, level))
+                starred = self.project.import_module(module, module.absolute(name, level))
                 top = self.flow.units_of(module).get("<module>")
-                if isinstance(each, Module) and top is not None:
-                    found.setdefault(each, []).append((top, 0))
+                if isinstance(starred, Module) and top is not None:
+                    found.setdefault(starred, []).append((top, 0))
         return found
 
     def _imported(self, unit: Unit, data: tuple[str, str, int]) -> Iterator[Module]:

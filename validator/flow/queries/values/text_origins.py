@@ -185,9 +185,7 @@ def _meeting(store: Place, read: Place, classes: frozenset[ClassDef] | None) -> 
     if reader is None or reader.cls is None or writer is None or not read.unit.is_receiver(read.value.args[0]):
         return None
     return frozenset(
-        cls
-        for cls in (reader.cls.relatives if classes is None else classes)
-        if runs(cls, reader) and runs(cls, writer)
+        cls for cls in (reader.cls.relatives if classes is None else classes) if runs(cls, reader) and runs(cls, writer)
     )
 
 
