@@ -80,7 +80,8 @@ class Weakened:
         them has two pieces, say."""
         if not isinstance(drop.part, ast.Constant) or not isinstance(drop.part.value, int):
             return False
-        left = factors(drop.new)
+        rows = [list(factors(node)) for node in ast.walk(drop.old) if isinstance(node, ast.BinOp)]
+        left = [each for row in rows if any(each is drop.part for each in row) for each in row]
         names = {last_name(each) for each in left if isinstance(each, ast.Name | ast.Attribute) and is_parallel(each)}
         sources = (source for name in names for source in self.change.after.mentioning(name))
         modules = self.change.after.project.modules
