@@ -476,7 +476,9 @@ def train(args):
     git(repository, "add", ".")
     git(repository, "commit", "-qm", "two strategies")
     write(repository, rl__engine=engines.replace("self, model", "self, model, optimizer", 1))
-    assert found(capsys, "--changed-since", "HEAD") == [("rl/train.py", 10, "MP133")], "`absent` was wrong before"
+    assert found(capsys, "--changed-since", "HEAD") == [("rl/train.py", 10, "MP902")], "`absent` was wrong before"
+    without = found(capsys, "--changed-since", "HEAD", "--ignore", "MP902")
+    assert without == [("rl/train.py", 10, "MP133")], "of two warnings of one cause that of the change is told"
     write(repository, rl__engine=engines.replace("self, model", "self, model, optimizer"))
     assert found(capsys, "--changed-since", "HEAD") == [("rl/train.py", 10, "MP121")], "MP902 leaves it to the error"
 
