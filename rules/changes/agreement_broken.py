@@ -75,6 +75,40 @@ def total(losses, targets, device):
     return {result} / count
 """
 
+_METERS = """import torch
+import torch.distributed as dist
+from accelerate import Accelerator
+
+
+class Meter:
+    def __init__(self):
+        self.sum, self.count = 0.0, 0
+
+    def update(self, value, n):
+        self.sum, self.count = self.sum + value * n, self.count + n
+
+    def all_reduce(self):
+        total = torch.tensor([self.sum, self.count])
+        dist.all_reduce(total)
+        self.sum, self.count = total.tolist()
+
+
+def validate(model, batches):
+    losses, scores = Meter(), Meter()
+    for batch in batches:
+        loss, score = model(batch)
+        losses.update(loss, len(batch))
+        scores.update(score, len(batch))
+{reduced}    return losses.sum / losses.count, score
+
+
+def rounds(model, batches):
+    accelerator = Accelerator()
+    lengths = torch.tensor([len(batch) for batch in batches])
+{counted}    for _ in range(longest):
+        model(batches)
+"""
+
 INCORRECT = (
     # a number of all ranks that each divides its own sum by
     _BOXES.format(given="count", mark="  # error: MP912", result="losses.sum()"),
@@ -388,82 +422,20 @@ def forward(hidden, inputs, parts):
     return hidden
 """,
     # one of several meters whose objects reduce themselves; a length of the longest batch of all ranks
-    """# before: rl/meters.py
-import torch
-import torch.distributed as dist
-from accelerate import Accelerator
-
-
-class Meter:
-    def __init__(self):
-        self.sum, self.count = 0.0, 0
-
-    def update(self, value, n):
-        self.sum, self.count = self.sum + value * n, self.count + n
-
-    def all_reduce(self):
-        total = torch.tensor([self.sum, self.count])
-        dist.all_reduce(total)
-        self.sum, self.count = total.tolist()
-
-
-def validate(model, batches):
-    losses, scores = Meter(), Meter()
-    for batch in batches:
-        loss, score = model(batch)
-        losses.update(loss, len(batch))
-        scores.update(score, len(batch))
-    losses.all_reduce()
-    scores.all_reduce()
-    score = scores.sum / scores.count
-    return losses.sum / losses.count, score
-
-
-def rounds(model, batches):
-    accelerator = Accelerator()
-    lengths = torch.tensor([len(batch) for batch in batches])
-    all_lengths = accelerator.gather(lengths)
-    longest = int(all_lengths.max())
-    for _ in range(longest):
-        model(batches)
-# file: rl/meters.py
-import torch
-import torch.distributed as dist
-from accelerate import Accelerator
-
-
-class Meter:
-    def __init__(self):
-        self.sum, self.count = 0.0, 0
-
-    def update(self, value, n):
-        self.sum, self.count = self.sum + value * n, self.count + n
-
-    def all_reduce(self):
-        total = torch.tensor([self.sum, self.count])
-        dist.all_reduce(total)
-        self.sum, self.count = total.tolist()
-
-
-def validate(model, batches):
-    losses, scores = Meter(), Meter()
-    for batch in batches:
-        loss, score = model(batch)
-        losses.update(loss, len(batch))
-        scores.update(score, len(batch))
-    for meter in (losses,):
-        meter.all_reduce()
-    score = scores.sum / scores.count  # error: MP912
-    return losses.sum / losses.count, score
-
-
-def rounds(model, batches):
-    accelerator = Accelerator()
-    lengths = torch.tensor([len(batch) for batch in batches])
-    longest = int(lengths.max())  # error: MP912
-    for _ in range(longest):
-        model(batches)
-""",
+    "# before: rl/meters.py\n"
+    + _METERS.format(
+        reduced="    losses.all_reduce()\n    scores.all_reduce()\n    score = scores.sum / scores.count\n",
+        counted="    all_lengths = accelerator.gather(lengths)\n    longest = int(all_lengths.max())\n",
+    )
+    + "# file: rl/meters.py\n"
+    + _METERS.format(
+        reduced=(
+            "    for meter in (losses,):\n"
+            "        meter.all_reduce()\n"
+            "    score = scores.sum / scores.count  # error: MP912\n"
+        ),
+        counted="    longest = int(lengths.max())  # error: MP912\n",
+    ),
 )
 
 CORRECT = (

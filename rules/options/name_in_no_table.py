@@ -77,6 +77,16 @@ def _report(asked: Asked, text: str) -> Finding:
     )
 
 
+_ROWS = """
+class Rows:
+    def __init__(self, name):
+        self.name = name
+        self.rows = self.load()
+
+    def load(self):
+        return [self.name]
+"""
+
 _TABLE = """# file: rl/__init__.py
 # file: rl/optim.py
 OPTIMIZERS = {}
@@ -138,15 +148,8 @@ schedule()
 schedule("linear")
 """,
     # a constructor hands on what it is given
-    """
-class Rows:
-    def __init__(self, name):
-        self.name = name
-        self.rows = self.load()
-
-    def load(self):
-        return [self.name]
-
+    _ROWS
+    + """
 class Screens(Rows):
     TABLE = {"mobile": "m.json", "web": "w.json"}
 
@@ -350,15 +353,8 @@ class Model:
 print(Model().generate("a"), Model().generate(["a", "b"]))
 """,
     # a constructor that does not call the one above it keeps nothing that others pass to that
-    """
-class Rows:
-    def __init__(self, name):
-        self.name = name
-        self.rows = self.load()
-
-    def load(self):
-        return [self.name]
-
+    _ROWS
+    + """
 class Questions(Rows):
     pass
 

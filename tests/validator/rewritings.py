@@ -239,10 +239,9 @@ class _Extract(cst.CSTTransformer):
         if set(names.bound) - certain or whole.read & {"locals", "super", "exec"}:
             return updated
         given = [*(["self"] if is_method else []), *sorted((names.read & local) - {"self"} - self._fresh(body))]
-        if not set(given) <= {p.name.value for p in _all_params(function)} | _bound_before(
-            _body(function.body), original
-        ):
-            return updated
+        params = {param.name.value for param in _all_params(function)}
+        if not params | _bound_before(_body(function.body), original) >= set(given):
+            return updated  # a name that may be unbound there is no argument
         there, here = _occurring(function), Counter[str]()
         for each in body:
             here += _occurring(each)

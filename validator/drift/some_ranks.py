@@ -170,18 +170,17 @@ class SomeRanks:
         collective was given. A warning where the function goes on by them; what is only told is a note."""
         for gone in (each.old for each in edits if each.old is not None and each.new is None):
             for shared, own in self._alike(pair, gone):
-                for before, now in ((each.old, each.new) for each in edits if each.old and each.new):
+                for before, now in edits:
                     if before is None or now is None or not _stored(now) or _stored(before) != _stored(now):
                         continue
                     if shared in paths(before.node) and _with(before.node, shared, own) == ast.dump(now.node):
                         name = min(_stored(now))
-                        text = (
-                            f"`{name}` was made of `{shared}`, which was the same on all ranks before the change: each"
-                        )
-                        text += f" rank makes it of its own `{own}` now"
                         decides = _decided_by(new[_place(new, now) + 1 :], name)
-                        severity: Severity = "warning" if decides else "note"
-                        yield Unshared(pair, now.node.lineno, gone.text, f"{text}{decides}", severity)
+                        text = (
+                            f"`{name}` was made of `{shared}`, which was the same on all ranks before the change: "
+                            f"each rank makes it of its own `{own}` now{decides}"
+                        )
+                        yield Unshared(pair, now.node.lineno, gone.text, text, "warning" if decides else "note")
 
     def _alike(self, pair: Pair, statement: Statement) -> Iterator[tuple[str, str]]:
         """The variable to which a statement gives what a collective makes the same on all ranks, and that of which each

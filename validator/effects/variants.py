@@ -146,12 +146,10 @@ def _module(o: Obj) -> Module | None:
 
 def _around(user: Place) -> Iterator[tuple[Place, bool]]:
     """The conditions that decide whether a value is come to, each with what it is there."""
-    unit, block = user.unit, user.value.block
-    for branch in unit.code.tests:
-        end = unit.code.blocks[branch].end
-        for way in dict.fromkeys(end[2:4]) if end[0] == "branch" else ():
-            if unit.control.leads(block, branch, way):
-                yield user.value_at(end[1]), way == end[2]
+    for branch, way in user.unit.control.settled(user.value.block):
+        kind, test, *ways = user.unit.code.blocks[branch].end
+        if kind == "branch":
+            yield user.value_at(test), way == ways[0]
 
 
 def _constants(place: Place, several: bool) -> list[Any] | None:

@@ -92,12 +92,7 @@ def _has_group(queries: Queries, sampler: Place, users: frozenset[Unit]) -> bool
     or what calls it in the same process, sets one up."""
     if not any(word.endswith("is_initialized") for test in sampler.tests_inside for word in test.words):
         return True
-    stack, running = list(users), set(users)
-    while stack:
-        more = {call.unit for call in queries.calls_of(stack.pop()) if not call.hands_on} - running
-        running |= more
-        stack += more
-    return not setting_up(queries).isdisjoint(running)
+    return not setting_up(queries).isdisjoint(queries.reaching(users, handed_on=False))
 
 
 def _never_told(sampler: Sampler, place: Place, why: str) -> Finding:

@@ -489,6 +489,55 @@ class Server:
 """
 
 # What a module hands on to those that it keeps comes from whoever calls it.
+_VARIANTS = """# file: infer/__init__.py
+from importlib.metadata import version
+
+mode = None
+if version("engine") <= "0.6.3":
+    mode = "old"
+    from .old import LLM
+else:
+    mode = "new"
+    from .new import LLM
+# file: infer/old.py
+SIZE = 1
+
+
+class LLM:
+    def sync(self, weights):
+        return weights
+# file: infer/new.py
+from . import shards
+
+
+class LLM:
+    def sync(self, weights, load_format):
+        return weights, load_format, shards.LEFT
+
+    def wake_up(self):
+        pass
+# file: infer/shards.py
+LEFT = 2
+# file: train.py
+from infer import LLM, mode
+
+
+class Manager:
+    def __init__(self):
+        self.engine = LLM()
+
+    def enter(self, weights):
+        if mode in ("new", "newest"):
+            self.engine.wake_up()
+            self.engine.sync(weights, load_format="shards")
+        elif not mode != "old":
+            self.engine.sync({given}){mark}
+
+
+if __name__ == "__main__":
+    Manager().enter({{}})
+"""
+
 _NESTED = """\
 from torch import nn
 
@@ -532,54 +581,7 @@ INCORRECT += (
         return self.pool.submit(self.serve, address, 1)  # error: MP121""",
     ),
     # the same, where it is the one that refuses
-    """# file: infer/__init__.py
-from importlib.metadata import version
-
-mode = None
-if version("engine") <= "0.6.3":
-    mode = "old"
-    from .old import LLM
-else:
-    mode = "new"
-    from .new import LLM
-# file: infer/old.py
-SIZE = 1
-
-
-class LLM:
-    def sync(self, weights):
-        return weights
-# file: infer/new.py
-from . import shards
-
-
-class LLM:
-    def sync(self, weights, load_format):
-        return weights, load_format, shards.LEFT
-
-    def wake_up(self):
-        pass
-# file: infer/shards.py
-LEFT = 2
-# file: train.py
-from infer import LLM, mode
-
-
-class Manager:
-    def __init__(self):
-        self.engine = LLM()
-
-    def enter(self, weights):
-        if mode in ("new", "newest"):
-            self.engine.wake_up()
-            self.engine.sync(weights, load_format="shards")
-        elif not mode != "old":
-            self.engine.sync(weights, load_format="whole")  # error: MP121
-
-
-if __name__ == "__main__":
-    Manager().enter({})
-""",
+    _VARIANTS.format(given='weights, load_format="whole"', mark="  # error: MP121"),
 )
 
 CORRECT = (
@@ -1089,52 +1091,5 @@ if __name__ == "__main__":
     print(score(Metric("exact"), "a", "b"))
 """,
     # which class was imported is told by what was set beside the import
-    """# file: infer/__init__.py
-from importlib.metadata import version
-
-mode = None
-if version("engine") <= "0.6.3":
-    mode = "old"
-    from .old import LLM
-else:
-    mode = "new"
-    from .new import LLM
-# file: infer/old.py
-SIZE = 1
-
-
-class LLM:
-    def sync(self, weights):
-        return weights
-# file: infer/new.py
-from . import shards
-
-
-class LLM:
-    def sync(self, weights, load_format):
-        return weights, load_format, shards.LEFT
-
-    def wake_up(self):
-        pass
-# file: infer/shards.py
-LEFT = 2
-# file: train.py
-from infer import LLM, mode
-
-
-class Manager:
-    def __init__(self):
-        self.engine = LLM()
-
-    def enter(self, weights):
-        if mode in ("new", "newest"):
-            self.engine.wake_up()
-            self.engine.sync(weights, load_format="shards")
-        elif not mode != "old":
-            self.engine.sync(weights)
-
-
-if __name__ == "__main__":
-    Manager().enter({})
-""",
+    _VARIANTS.format(given="weights", mark=""),
 )

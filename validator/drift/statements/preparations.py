@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from typing import NamedTuple
 
 from validator.drift.change import Change, Pair
-from validator.drift.statements.differences import Edit, Statement, in_head
+from validator.drift.statements.differences import Edit, Statement, in_head, paths
 from validator.drift.statements.drops import Drops, differences
 from validator.drift.statements.named_effects import collective
 from validator.drift.statements.surroundings import factors, last_name
@@ -149,24 +149,22 @@ def _of_other_lengths(pair: Pair, gone: Edit, edits: list[Edit]) -> Iterator[Unp
     assert gone.old is not None
     node = gone.old.node
     factor = _multiple_of(node.value) if isinstance(node, ast.Assign) else None
-    for edit in edits if factor is not None else ():
+    if factor is None:
+        return
+    bound = _stored(node)
+    for edit in edits:
         if edit.old is None or edit.new is None:
             continue
-        was = [each for each in in_head(edit.old.node) if _steps_by(each, factor) and _names_of(each) & _stored(node)]
+        was = [each for each in in_head(edit.old.node) if _steps_by(each, factor) and bound & paths(each)]
         now = [each for each in in_head(edit.new.node) if _steps_by(each, factor)]
-        if len(was) == len(now) == 1 and not _names_of(now[0]) & _stored(node):
-            assert factor is not None
+        if len(was) == len(now) == 1 and not bound & paths(now[0]):
             text = f"the parts in steps of `{ast.unparse(factor)}` had one length before the change: the rest that does"
             text += " not divide among them makes some longer now"
             yield Unprepared(pair, edit.new.node, gone.old.text, text)
 
 
-def _steps_by(node: ast.AST, step: ast.expr | None) -> bool:
-    return isinstance(node, ast.Slice) and node.step is not None and step is not None and _same(node.step, step)
-
-
-def _names_of(node: ast.AST) -> set[str]:
-    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+def _steps_by(node: ast.AST, step: ast.expr) -> bool:
+    return isinstance(node, ast.Slice) and node.step is not None and _same(node.step, step)
 
 
 def _multiple_of(node: ast.expr) -> ast.expr | None:

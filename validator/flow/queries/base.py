@@ -549,12 +549,14 @@ class Queries:
             known = self._calls[unit] = [Place(self.flow, caller, passed.site) for caller, passed in calls]
         return known
 
-    def reaching(self, units: Iterable[Unit]) -> frozenset[Unit]:
-        """Units, and those that call them, however deep below."""
+    def reaching(self, units: Iterable[Unit], *, handed_on: bool = True) -> frozenset[Unit]:
+        """Units, and those that call them, however deep below; `handed_on`: also through calls of libraries which are
+        passed a function to call."""
         found = set(units)
         stack = list(found)
         while stack:
-            for caller in {call.unit for call in self.calls_of(stack.pop())} - found:
+            calls = (call for call in self.calls_of(stack.pop()) if handed_on or not call.hands_on)
+            for caller in {call.unit for call in calls} - found:
                 found.add(caller)
                 stack.append(caller)
         return frozenset(found)
