@@ -30,7 +30,7 @@ LIBRARY = {
 
         import torch
 
-        from model import Names, Net, Scores, cut, each, resize, wrapped
+        from model import Names, Net, Scale, Scores, cut, each, resize, wrapped
 
         log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ LIBRARY = {
             log.info("go on")
             Net("bert", folder).load(resize(size=8, path=None))
             cut(kind=Scores)
-            print(Names().shown() in ("shown",))
+            print(Names().shown() in ("shown",), Scale.apply(1))
             each([cut], 1), wrapped(cut)(1), wrapped(cut, deep=bool(folder))(1)
             cut(kind=torch.nn.Linear)
 
@@ -110,6 +110,15 @@ LIBRARY = {
             if isinstance(size, str):
                 return {kind: count(each) for each in size if each in ("dict", "copied")}
             return here_5 if size != 2 else late()
+
+        class Scale(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return here_8
+
+            @staticmethod
+            def symbolic(graph, x):
+                return gone_17
 
         class Names:
             def dict(self):
@@ -261,9 +270,9 @@ def test_what_no_call_leads_to_is_a_note_and_what_users_may_call_a_warning(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     found = _severities(tmp_path, LIBRARY, capsys, ".")
-    assert {name for name, severity in found.items() if severity == "error"} == {f"here_{n}" for n in range(1, 8)}
+    assert {name for name, severity in found.items() if severity == "error"} == {f"here_{n}" for n in range(1, 9)}
     assert {name for name, severity in found.items() if severity == "warning"} == {"user_1"}
-    assert {name for name, severity in found.items() if severity == "note"} == {f"gone_{n}" for n in range(1, 17)}
+    assert {name for name, severity in found.items() if severity == "note"} == {f"gone_{n}" for n in range(1, 18)}
 
 
 def test_without_a_program_or_with_single_files_nothing_is_known_of_use(

@@ -27,7 +27,7 @@ from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.flow.values import Obj
 from validator.ir import Value as Instruction
 from validator.ir.model import CallShape
-from validator.models.members import dispatched, is_known, of_libraries
+from validator.models.members import called_by, dispatched, is_known, of_libraries
 from validator.project import Project
 
 _DECORATING = CallShape(("@",))
@@ -314,6 +314,9 @@ class Usage:
         if unit.name.startswith("__") and unit.name.endswith("__") or cls is None:
             return True
         bases = [base for base in cls.external_bases if base not in PLAIN_BASES]
+        caller = called_by(unit.name)
+        if caller and not self.flow.mentions.units(caller):
+            return not all(map(is_known, bases))
         return any(not is_known(base) or dispatched(base, unit.name) for base in bases) or (
             bool(bases) and unit.name in of_libraries()
         )
