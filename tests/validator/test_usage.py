@@ -30,7 +30,7 @@ LIBRARY = {
 
         import torch
 
-        from model import Net, Scores, cut, each, resize, wrapped
+        from model import Names, Net, Scale, Scores, cut, each, resize, wrapped
 
         log = logging.getLogger(__name__)
 
@@ -38,6 +38,7 @@ LIBRARY = {
             log.info("go on")
             Net("bert", folder).load(resize(size=8, path=None))
             cut(kind=Scores)
+            print(Names().shown() in ("shown",), Scale.apply(1))
             each([cut], 1), wrapped(cut)(1), wrapped(cut, deep=bool(folder))(1)
             cut(kind=torch.nn.Linear)
 
@@ -106,7 +107,39 @@ LIBRARY = {
         def cut(kind, size=1):
             if kind is Scores:
                 return here_4
-            return here_5
+            if isinstance(size, str):
+                return {kind: count(each) for each in size if each in ("dict", "copied")}
+            return here_5 if size != 2 else late()
+
+        class Scale(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return here_8
+
+            @staticmethod
+            def symbolic(graph, x):
+                return gone_17
+
+        class Names:
+            def dict(self):
+                return gone_14
+
+            def copied(self):
+                return gone_15
+
+            def shown(self):
+                return here_7
+
+        def count(names):
+            return Names()
+
+        def late(size=1):
+            if size is None:
+                return early()
+            return size
+
+        def early():
+            return gone_16
 
         if __name__ == "__main__":
             print(Trial(), gone_11)
@@ -237,9 +270,9 @@ def test_what_no_call_leads_to_is_a_note_and_what_users_may_call_a_warning(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     found = _severities(tmp_path, LIBRARY, capsys, ".")
-    assert {name for name, severity in found.items() if severity == "error"} == {f"here_{n}" for n in range(1, 7)}
+    assert {name for name, severity in found.items() if severity == "error"} == {f"here_{n}" for n in range(1, 9)}
     assert {name for name, severity in found.items() if severity == "warning"} == {"user_1"}
-    assert {name for name, severity in found.items() if severity == "note"} == {f"gone_{n}" for n in range(1, 14)}
+    assert {name for name, severity in found.items() if severity == "note"} == {f"gone_{n}" for n in range(1, 18)}
 
 
 def test_without_a_program_or_with_single_files_nothing_is_known_of_use(

@@ -27,17 +27,19 @@ from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.flow.values import Obj
 from validator.ir import Value as Instruction
 from validator.ir.model import CallShape
-from validator.models.members import dispatched, is_known, of_libraries
+from validator.models.members import called_by, dispatched, is_known, of_libraries
 from validator.project import Project
 
 _DECORATING = CallShape(("@",))
 _NAMED = frozenset({"store_global", "store_class"})
-_NAMING = frozenset({"call", "param", "phi", "undefined"})  # keywords, parameters, variables: names of their own
+# Keywords, parameters, variables, and what kind of container a comprehension makes: names of their own.
+_NAMING = frozenset({"call", "param", "phi", "undefined", "collect"})
 # Or an end of one, which the program puts the beginning to: `eval("models." + name + ".build")`.
 _PATH = re.compile(r"[.:]?\w+(?:[.:/-]\w+)*")
 _JOINED = frozenset({"undefined", "phi"})  # these stand where ways meet, not where the source has something
 _UNSAID = -1
 _KEYED = frozenset({"item", "store_item"})
+_DISPLAYS = frozenset({"tuple", "list", "set"})
 _OWN = frozenset({"inst", "self", "class"})
 # What surely has no attribute that a class of the project gives to its objects.
 _OTHERS = frozenset({"const", "ext", "tuple", "seq", "dict", "module", "unit", "bound", "tensor", "str"})
@@ -126,7 +128,7 @@ class Usage:
                 if self._used.get(here) or self.is_begun(here):
                     self._used[unit] = True
                     break
-                users = dict.fromkeys(user for user, _ in self.mentions(here))
+                users = dict.fromkeys(user for user, at in self.mentions(here) if self._is_come_to(user, at))
                 fresh = [each for each in users if each not in seen and self._is_in_use(each, unit)]
                 seen.update(fresh)
                 queue += fresh
@@ -134,6 +136,19 @@ class Usage:
                 self._used[unit] = False
             self._searched.discard(unit)
         return self._used[unit]
+
+    def _is_come_to(self, user: Unit, number: int) -> bool:
+        """Whether some way through a unit comes to a mention, as far as it is known what the calls of it pass."""
+        if number == _UNSAID:
+            return True
+        ways = self._ways.get(user)
+        if ways is None:
+            ways = self._ways[user] = frozenset(self.known_calls.reached(user))
+        return user.code.values[number].block in ways
+
+    @cached_property
+    def _ways(self) -> dict[Unit, frozenset[int]]:
+        return {}
 
     def _is_in_use(self, user: Unit, unit: Unit) -> bool:
         """Whether the class is used in which somebody stands who may use a unit."""
@@ -299,6 +314,9 @@ class Usage:
         if unit.name.startswith("__") and unit.name.endswith("__") or cls is None:
             return True
         bases = [base for base in cls.external_bases if base not in PLAIN_BASES]
+        caller = called_by(unit.name)
+        if caller and not self.flow.mentions.units(caller):
+            return not all(map(is_known, bases))
         return any(not is_known(base) or dispatched(base, unit.name) for base in bases) or (
             bool(bases) and unit.name in of_libraries()
         )
@@ -314,6 +332,8 @@ class Usage:
             return self._is_taken(user, number) or unit.code.kind == "module" or user.path.endswith("__init__.py")
         if value.op == "attr":
             return self._may_have(user, value.args[0], unit)
+        if value.op == "name" and unit.outer is not None and unit.outer.code.kind == "class":
+            return user is unit.outer  # elsewhere what a class gives is asked for as an attribute
         symbol = self.flow.symbol(user, value) if value.op == "name" else None
         meant = {Method: unit.method, ClassDef: unit.cls, External: None}
         return type(symbol) not in meant or symbol is meant[type(symbol)] or unit.code.kind == "module"
@@ -391,13 +411,24 @@ def _is_asked_of_itself(asking: Method | None, unit: Unit) -> bool:
 
 
 def _is_key(unit: Unit, number: int) -> bool:
-    """Whether a text only says what is meant in a container, or is compared: nothing is asked for a member by it."""
+    """Whether a text only says what is meant in a container, or is compared, alone or among others: nothing is asked
+    for a member by it."""
     values = unit.code.values
-    users = [values[each] for each in unit.users.get(number)] if values[number].op == "const" else []
-    return bool(users) and all(
-        each.op == "compare" or each.op in _KEYED and each.args[1] == number and each.args.count(number) == 1
-        for each in users
-    )
+    users = unit.users.get(number) if values[number].op == "const" else ()
+    return bool(users) and all(_is_compared(unit, each) or _is_keyed(values[each], number) for each in users)
+
+
+def _is_keyed(user: Instruction, number: int) -> bool:
+    return user.op in _KEYED and user.args[1] == number and user.args.count(number) == 1
+
+
+def _is_compared(unit: Unit, user: int) -> bool:
+    """Whether an instruction compares, or makes what is only asked whether it has something in it."""
+    values = unit.code.values
+    if values[user].op in _DISPLAYS:
+        among = [values[each] for each in unit.users.get(user)]
+        return bool(among) and all(each.op == "compare" and each.data in ("In", "NotIn") for each in among)
+    return values[user].op == "compare"
 
 
 def _names(value: Instruction, name: str) -> bool:

@@ -4,7 +4,8 @@ What it does
     Reports a method that says that it overrides (`@override`) where no class above it has one of that name; and a
     method that nobody asks for, by name or by text, of a class that leaves an empty hook of its base as it is: one with
     the same parameters and a name of the same words, which the project calls. Silent where a base outside of the
-    project may have the method or call it, and in tests.
+    project may have the method or call it, and in tests. A note where code asks objects of the class for the method by
+    the name that it has: it runs, and only says what is not so.
 
 Why is this bad
     The code of the class never runs: the empty hook of the base runs in its place, without a word.
@@ -19,8 +20,9 @@ import re
 from collections.abc import Iterator
 
 from validator.analysis.options.spelled import Spelled
+from validator.analysis.usage import Usage
 from validator.definitions import PLAIN_BASES
-from validator.finding import Finding, Related
+from validator.finding import Finding, Related, Severity
 from validator.flow.queries.outside_program import is_test
 from validator.models.members import is_known, of_libraries
 from validator.project import ClassDef, Method, Project
@@ -41,7 +43,7 @@ def check_project(project: Project) -> Iterator[Finding]:
                 continue
             if any(each.rpartition(".")[2] == "override" for each in method.facts.decorators):
                 if not cls.external_bases or method.name not in of_libraries():
-                    yield _report(method, [])
+                    yield _report(method, [], "note" if _is_asked(project, method) else "error")
                 continue
             hooks = [hook for hook in _left(cls, method) if _is_called(project, hook)]
             if hooks and _is_unasked(project, method.name):
@@ -60,6 +62,13 @@ def _is_called(project: Project, hook: Method) -> bool:
 def _is_unasked(project: Project, name: str) -> bool:
     spelled = project.analysis(Spelled)
     return name not in of_libraries() and not spelled.as_name(name) and not spelled.as_text(name)
+
+
+def _is_asked(project: Project, method: Method) -> bool:
+    """Whether code asks for a method by its name, of objects that may have it."""
+    usage = project.analysis(Usage)
+    unit = usage.flow.unit_of(method)
+    return unit is not None and any(number >= 0 for _, number in usage.mentions(unit))
 
 
 def _left(cls: ClassDef, method: Method) -> list[Method]:
@@ -87,7 +96,7 @@ def _taken(method: Method) -> list[tuple[str, str]]:
     return [(param.name, param.kind) for param in method.facts.params[1:]]
 
 
-def _report(method: Method, hooks: list[Method]) -> Finding:
+def _report(method: Method, hooks: list[Method], severity: Severity = "warning") -> Finding:
     assert method.cls is not None
     base = method.cls.mro[1]
     if not hooks:
@@ -98,6 +107,7 @@ def _report(method: Method, hooks: list[Method]) -> Finding:
             help="name it as the method that it means to override",
             related=[Related(base.path, base.facts.name_at[0], f"`{base.name}` is defined here")],
             context=method.qualname,
+            severity=severity,
         )
     shown = " or ".join(f"`{hook.qualname}`" for hook in hooks)
     return RULE.finding(
@@ -107,7 +117,7 @@ def _report(method: Method, hooks: list[Method]) -> Finding:
         help=f"name it {' or '.join(f'`{hook.name}`' for hook in hooks)}, or drop it",
         related=[Related(hook.path, hook.facts.name_at[0], f"`{hook.qualname}` does nothing") for hook in hooks],
         context=method.qualname,
-        severity="warning",
+        severity=severity,
     )
 
 
@@ -145,6 +155,21 @@ INCORRECT = (
         second="needs_hidden_states",
         mark="",
     ).replace("start_step(self, step_nr):", "start_step(self, step_nr):  # error: MP141"),
+    # it runs all the same: a note
+    """
+from typing import override
+
+class Search:
+    def __init__(self, steps):
+        self.steps = steps
+
+class Tree(Search):
+    @override
+    def prune(self, depth):  # error: MP141
+        return self.steps[:depth]
+
+print(Tree([1, 2]).prune(1))
+""",
 )
 
 CORRECT = (

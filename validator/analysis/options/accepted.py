@@ -172,7 +172,7 @@ class Accepted:
 
     @cached_property
     def _compared(self) -> dict[str, set[str]]:
-        """By the name of an attribute, or a key, the texts that code compares with it."""
+        """By the name of an attribute, a key, or a function the texts that code compares with it, or its result."""
         found: dict[str, set[str]] = {}
         for unit in self.queries.of_program():
             for part, texts in self._comparisons(unit):
@@ -181,6 +181,8 @@ class Accepted:
                     name = part.value.data
                 elif part.value.op == "item" or _is_get(part):
                     name = part.operand(1).value.data
+                elif part.value.op == "call":
+                    name = part.method
                 stored = (each.value for each in part.users if each.value.op == "store_attr")
                 names = {each.data for each in stored if each.args[1] == part.number}  # `self.x = x`, then `self.x`
                 for each in names if name is None else {name}:

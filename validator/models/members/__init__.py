@@ -49,6 +49,11 @@ def dispatched(base: str, name: str) -> bool:
     return name.startswith(tuple(starts))
 
 
+def called_by(name: str) -> str:
+    """The module of a library of which code asks for something wherever methods of a name are called; empty if any."""
+    return str(_table()["called_by"].get(name, ""))
+
+
 @cache
 def _known(kind: str) -> frozenset[str]:
     return frozenset(_table()["bases"][kind].split())

@@ -1,7 +1,8 @@
 """Where a text comes from: back through variables, attributes, what callers pass, to what names it.
 
 Followed back are values as they are, and in another case (`name.lower()`). What conditions on the way say about the
-value is kept: behind `if name != "none":` it is not "none".
+value is kept: behind `if name != "none":` it is not "none". What one object keeps is not what was given to another one,
+although both have it from the same base.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from validator.flow.queries.base import Place
 from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.origins import sources, stores
 from validator.flow.queries.pure_functions import computed
+from validator.flow.values import Val
 
 _FOLDING = frozenset({"lower", "upper", "casefold", "title", "capitalize"})
 _SAME = frozenset({"strip", "str"})
 _COMPARING = frozenset({"Eq", "NotEq", "Is", "IsNot"})
 _REPLACED = frozenset({"phi", "attr", "name"})
+Classes = frozenset[ClassDef] | None  # those that an object may be of; None: any
 _COMPUTED = frozenset({"binary", "unary", "next", "unpack"})  # what is computed with such a value says nothing of texts
 
 
@@ -29,9 +32,9 @@ class Origin(NamedTuple):
     """A value that another one was before, where it is not known what it was before that.
 
     `said`: texts that conditions on the way name, and that the value may not be behind them. `folded`: its case does
-    not matter. `conditional`: whether something else decides on the way. `kept`: the attributes that held it. `typed`:
-    whether something on the way makes a text of it, or asks for something else than texts (`isinstance(name, int)`).
-    `call`: the one that passes it on first, if any does.
+    not matter. `conditional`: whether something else decides on the way. `kept`: the attributes that held it, and the
+    functions that gave it back. `typed`: whether something on the way makes a text of it, or asks for something else
+    than texts (`isinstance(name, int)`). `call`: the one that passes it on first, if any does.
     """
 
     place: Place
@@ -48,12 +51,12 @@ def text_origins(place: Place, is_origin: Callable[[Place], bool], user: Place |
     something else than what text it is, and what a call passes that may be meant for another function. `is_origin`
     says of a value that it need not be followed further."""
     queue = [_Way(Origin(place), tuple(user.tests_inside) if user is not None else ())]
-    seen: set[tuple[Unit, int]] = set()
+    seen: set[tuple[Unit, int, Classes]] = set()
     for each in queue:
         here = each.origin.place.root
-        if (here.unit, here.number) in seen:
+        if (here.unit, here.number, each.classes) in seen:
             continue
-        seen.add((here.unit, here.number))
+        seen.add((here.unit, here.number, each.classes))
         way = each.at(here)
         if way is None:
             continue
@@ -69,7 +72,8 @@ def text_origins(place: Place, is_origin: Callable[[Place], bool], user: Place |
             yield way.origin._replace(conditional=way.origin.conditional or bool(way.tests))
         for step in steps or ():
             if user is None:
-                queue.append(way._replace(origin=way.origin._replace(place=step.source)))
+                classes = way.classes if step.inside else step.classes
+                queue.append(way._replace(origin=way.origin._replace(place=step.source), classes=classes))
             elif step.alone:
                 queue.append(way.before(step))
 
@@ -82,7 +86,7 @@ class _Way(NamedTuple):
 
     origin: Origin
     tests: tuple[Place, ...]
-    classes: frozenset[ClassDef] | None = None
+    classes: Classes = None
 
     def at(self, here: Place) -> _Way | None:
         """The way at a value, with what conditions say about it; None where they ask something else of it."""
@@ -144,7 +148,8 @@ class _Step(NamedTuple):
     """What a value was one step before, and the conditions between.
 
     `inside`: in the same function, before the same conditions. `alone`: it was meant for nothing else. `attribute`: the
-    one that held it. `call`: the one that passes it. `classes`: those of the object in whose method the source is.
+    one that held it, or the function that gave it back. `call`: the one that passes it. `classes`: those of the object
+    in whose method the source is.
     """
 
     source: Place
@@ -153,10 +158,10 @@ class _Step(NamedTuple):
     alone: bool = True
     attribute: str = ""
     call: Place | None = None
-    classes: frozenset[ClassDef] | None = None
+    classes: Classes = None
 
 
-def _before(place: Place, classes: frozenset[ClassDef] | None = None) -> Iterator[_Step]:
+def _before(place: Place, classes: Classes = None) -> Iterator[_Step]:
     """What a value was one step before; nothing where that is not known. `classes`: those of the object in whose method
     it is."""
     flow, unit, value = place.flow, place.unit, place.value
@@ -174,26 +179,40 @@ def _before(place: Place, classes: frozenset[ClassDef] | None = None) -> Iterato
                 yield _Step(store.operand(1), store.tests_inside, attribute=str(value.data), classes=meeting)
     elif value.op == "param" and not unit.is_receiver(place.number):
         yield from _passed(flow, unit, value.data[0], classes)
-    elif value.op in ("call", "free", "name"):
+    elif value.op == "call":
+        name = place.method
+        yield from (_Step(each, each.tests_inside, attribute=name) for each in sources(place) or ())
+    elif value.op in ("free", "name"):
         yield from map(_Step, sources(place) or ())
 
 
-def _meeting(store: Place, read: Place, classes: frozenset[ClassDef] | None) -> frozenset[ClassDef] | None:
+def _meeting(store: Place, read: Place, classes: Classes) -> Classes:
     """The classes of the objects that run both the method that stores an attribute of its own object and the one that
     reads it; None where that is not known. A class whose constructor does not call the one above has nothing of it."""
     reader, writer = read.unit.method, store.unit.method
-    if reader is None or reader.cls is None or writer is None or not read.unit.is_receiver(read.value.args[0]):
+    if writer is None:
         return None
+    if reader is None or reader.cls is None or not read.unit.is_receiver(read.value.args[0]):
+        held = _classes(read.operand(0).closed)
+        return frozenset(cls for cls in held if runs(cls, writer)) if held is not None else None
     return frozenset(
         cls for cls in (reader.cls.relatives if classes is None else classes) if runs(cls, reader) and runs(cls, writer)
     )
 
 
-def _may_be_for(call: Place, classes: frozenset[ClassDef] | None) -> bool:
-    """Whether a call of a constructor may make an object of one of some classes."""
-    objs = call.operand(0).closed.objs if classes is not None and call.value.op == "call" else frozenset()
-    made = {o[1] for o in objs if o[0] == "class"}
-    return classes is None or not objs or len(made) < len(objs) or not classes.isdisjoint(made)
+def _classes(held: Val | None) -> Classes:
+    """The classes of which an object may be; None where it may be something else."""
+    if held is None or not held.each or any(o[0] not in ("inst", "self") for o in held.each):
+        return None
+    return frozenset(o[1] for o in held.each).union(*(o[1].descendants() for o in held.each if o[0] == "self"))
+
+
+def _is_on_itself(call: Place) -> bool:
+    """Whether one method of an object calls another one of the same: `self.set(x)`, `super().__init__(x)`."""
+    receiver = call.receiver.root if call.value.op == "call" and call.receiver is not None else None
+    if receiver is None:
+        return False
+    return call.unit.is_receiver(receiver.number) or receiver.value.op == "call" and receiver.method == "super"
 
 
 def _ways(place: Place) -> Iterator[_Step]:
@@ -206,19 +225,23 @@ def _ways(place: Place) -> Iterator[_Step]:
         yield _Step(place.value_at(number), [place.value_at(blocks[branch].end[1]) for branch in branches], True)
 
 
-def _passed(flow: Flow, unit: Unit, position: int, classes: frozenset[ClassDef] | None) -> Iterator[_Step]:
-    """What each call of a function passes for a parameter, or its default; of a constructor those of some classes."""
+def _passed(flow: Flow, unit: Unit, position: int, classes: Classes) -> Iterator[_Step]:
+    """What each call of a function passes for a parameter, or its default; of a method those on objects of some
+    classes."""
     default = unit.code.defaults.get(unit.code.params[position][0])
     for caller in flow.callers(unit):
         for row in flow.result(caller).passed.get(unit, ()):
             call = Place(flow, caller, row.site)
-            if not _may_be_for(call, classes):
+            made = _classes(row.argument(0)) if classes is not None else None
+            left = classes & made if classes is not None and made is not None else classes
+            if left is not None and not left:
                 continue
+            same = left if _is_on_itself(call) else None
             number = argument_of(caller, row.site, unit, position)
             site = call.result.sites.get(call.number)
             alone = site is None or all(target.unit is unit for target in site.targets)
             if number is not None:
-                yield _Step(Place(flow, caller, number), call.tests_inside, alone=alone, call=call)
+                yield _Step(Place(flow, caller, number), call.tests_inside, alone=alone, call=call, classes=same)
             elif default is not None and unit.outer is not None and not _is_spread(call):
                 yield _Step(Place(flow, unit.outer, default), call.tests_inside, alone=alone)
 
