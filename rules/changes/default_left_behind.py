@@ -4,9 +4,9 @@ What it does
     Compares the defaults of options, fields, parameters and `getattr(config, "name", default)` before and after a
     change. Reports one that differs now from the others of its name, all of which are as it was. Reports a call that
     gets another value because the default of a parameter changed, where the change made another call of the function
-    ask for the old value, or no longer ask for what is the default now. Reports also where a default, or the type of
-    an option, was a text and is a number now, or the other way round, and a function that it is handed to still does
-    with it what only the other kind allows.
+    ask for the old value, or no longer ask for what is the default now. Reports also where a default, a field or an
+    option was of one kind (a text, a number, a list of texts or of numbers) and is of another now, and what reads it,
+    or a function that it is handed to, still does with it, or with an element of it, what only the other kind allows.
 
 Why is this bad
     Which of them wins depends on the way that the program takes: the launcher, the config class and the function then
@@ -74,7 +74,106 @@ def _relying(row: Relying) -> Finding:
     )
 
 
+_LIST_OPTION = """# before: rl/train.py
+import argparse
+
+from rl.model import Model
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--average-from", nargs=2, default=None)
+    args = parser.parse_args()
+    Model().average("runs/", args.average_from[0] if args.average_from else None)
+# file: rl/train.py
+import argparse
+
+from rl.model import Model
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--average-from", nargs=2, type=int, default=None)
+    args = parser.parse_args()
+    Model().average("runs/", args.average_from[0] if args.average_from else None)
+# file: rl/model.py
+class Model:
+    def average(self, folder, first):
+        self.save(folder + "epoch-" + {first} + ".ckpt"){mark}
+
+    def save(self, path):
+        print(path)
+"""
+
+_READ_ELSEWHERE = """# before: rl/options/base.py
+import argparse
+
+
+class Options:
+    def parse(self):
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--decay-epochs", type=str, default="30,60")
+        return self.modified(parser.parse_args())
+
+    def modified(self, options):
+        return options
+# file: rl/options/base.py
+import argparse
+
+
+class Options:
+    def parse(self):
+        parser = argparse.ArgumentParser()
+        parser.add_argument("--decay-epochs", type=int, nargs="+", default=[30, 60])
+        return self.modified(parser.parse_args())
+
+    def modified(self, options):
+        return options
+# file: rl/options/evaluating.py
+from rl.options.base import Options
+
+
+class Evaluating(Options):
+    def modified(self, options):
+        {use}{mark}
+        return options
+"""
+
+_FIELD = """# before: rl/config.py
+from dataclasses import dataclass
+
+
+@dataclass
+class Settings:
+    stages: str = "2,3"
+# file: rl/config.py
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Settings:
+    stages: list[int] = field(default_factory=lambda: [2, 3])
+# file: rl/plan.py
+from rl.config import Settings
+
+
+class Plan:
+    def __init__(self, settings: Settings):
+        self.stages = settings.stages
+
+    def steps(self):
+        return {use}{mark}
+"""
+
 INCORRECT = (
+    # an element of a list that holds numbers now, in the function that it is handed to
+    _LIST_OPTION.format(first="first", mark="  # error: MP909"),
+    # another class reads the option
+    _READ_ELSEWHERE.format(
+        use='options.decay_epochs = [int(each) for each in options.decay_epochs.split(",")]', mark="  # error: MP909"
+    ),
+    # a field of a data class, kept under an attribute
+    _FIELD.format(use='[int(stage) for stage in self.stages.split(",")]', mark="  # error: MP909"),
     # a text that is a number now, and is taken apart where it is handed to
     """# before: rl/model.py
 from rl.steps import spaced
@@ -149,6 +248,14 @@ def from_config(ratio, config):
 """,
 )
 CORRECT = (
+    _LIST_OPTION.format(first="str(first)", mark=""),
+    _READ_ELSEWHERE.format(use="options.decay_epochs = [int(each) for each in options.decay_epochs]", mark=""),
+    _READ_ELSEWHERE.format(
+        use='options.decay_epochs = "10,20"\n        options.decay_epochs = options.decay_epochs.split(",")', mark=""
+    ),
+    _FIELD.format(
+        use='self.stages.split(",") if isinstance(self.stages, str) else [stage + 1 for stage in self.stages]', mark=""
+    ),
     # what takes it reckons with both kinds
     """# before: rl/model.py
 from rl.steps import spaced, written

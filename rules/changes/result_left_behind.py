@@ -152,7 +152,38 @@ class CriterionV2(nn.Module):
         return sum(each for each, _ in indices)
 """
 
+_CLASS_PASSED = """# file: rl/__init__.py
+# before: rl/core.py
+class ActorCritic:
+    def step(self, seen):
+        action, value = self.pi(seen), self.v(seen)
+        chance = self.pi.chance(action)
+        return action.numpy(), value.numpy(), chance.numpy()
+# file: rl/core.py
+class ActorCritic:
+    def step(self, seen):
+        action, value = self.pi(seen), self.v(seen)
+        chance = self.pi.chance(action)
+        return action.numpy(), chance.numpy(), value.numpy()
+# file: rl/train.py
+from rl.core import ActorCritic
+
+
+def train(env, seen, made_by=ActorCritic, **settings):
+    actor_critic = made_by(**settings)
+    action, chance, value = actor_critic.step(seen)
+    env.step(action)
+    {names} = actor_critic.step(seen){mark}
+    return chance, value
+
+
+def main(env, seen):
+    train(env, seen, made_by=ActorCritic, width=64)
+"""
+
 INCORRECT = (
+    # the class comes as a parameter, and `step` is a method of many libraries
+    _CLASS_PASSED.format(names="_, value, _", mark="  # error: MP903"),
     # a registry hands the object in: the key tells it, and another caller that the change adapted
     _MATCHER.format(
         before='{"indices": indices}',
@@ -570,6 +601,8 @@ def prepare(flow, batch):
 """,
 )
 CORRECT = (
+    _CLASS_PASSED.format(names="_, _, value", mark=""),
+    _CLASS_PASSED.format(names="_, *_", mark=""),
     # an object that is handed in: all callers are adapted
     _MATCHER.format(
         before='{"indices": indices}',

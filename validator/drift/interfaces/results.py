@@ -107,7 +107,8 @@ class Results:
             names, rest = _unpacked(site)
             if not (same and len(names) == len(before) or rest and len(names) <= min(len(before), len(after))):
                 continue
-            moved = [place for place, name in enumerate(names) if name != after[place] != before[place]]
+            kept = [(place, name) for place, name in enumerate(names) if name.strip("_")]
+            moved = [place for place, name in kept if name != after[place] != before[place]]
             if moved and all(_means(names[p], before[p], after[p]) for p in (moved[:1] if rest else moved)):
                 if len(site.reached) > 1 and self._others(site, new):
                     text = f"gives `{after[moved[0]]}` where those that the same calls reach give `{before[moved[0]]}`"
@@ -469,7 +470,21 @@ def _gives_one_alone(pair: Pair) -> bool:
 def _names_given(unit: Unit) -> list[str]:
     """The names of the values that a function gives back together, at its one place that gives several."""
     tuples = [each.value for each in _giving(unit) if isinstance(each.value, ast.Tuple)]
-    return [last_name(each) or "?" for each in tuples[0].elts] if len(tuples) == 1 else []
+    if len(tuples) != 1:
+        return []
+    named = [_identifiers(each) for each in tuples[0].elts]
+    of_all = set.intersection(*map(set, named)) if len(named) > 1 else set()  # `numpy` in `a.numpy(), b.numpy()`
+    own = ([name for name in names if name not in of_all] for names in named)
+    return [names[-1] if names else "?" for names in own]
+
+
+def _identifiers(value: ast.expr) -> list[str]:
+    """The names in what gives a value its name: a variable, the attributes behind it, the function that is called."""
+    if isinstance(value, ast.Call):
+        return _identifiers(value.func)
+    if isinstance(value, ast.Attribute):
+        return [*_identifiers(value.value), value.attr]
+    return [value.id] if isinstance(value, ast.Name) else [name] if (name := last_name(value)) else []
 
 
 def _unpacked(site: Site) -> tuple[list[str], bool]:

@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 
 def construct(at: Evaluation, number: int, cls: ClassDef, arguments: Arguments) -> Val:
     """An object of a class of the project; its constructor runs, or its fields are noted where it has none."""
-    made = obj("self" if cls.is_abstract and cls.descendants() else "inst", cls)
-    if any(at.models.named(base) == "torch.nn.Module" for base in cls.external_bases):
-        made = made.placed(PLAIN)
-    if any(is_parser(at, base) for base in cls.external_bases):
-        made = join2(made, readers.parser(at.unit, number, beside=False))
+    made = object_of(at, number, cls)
     init = cls.find("__init__")
     unit = at.flow.unit_of(init) if init is not None else None
     if unit is not None:
@@ -33,6 +29,16 @@ def construct(at: Evaluation, number: int, cls: ClassDef, arguments: Arguments) 
         after = cls.find("__post_init__")
         if after is not None and (unit := at.flow.unit_of(after)) is not None:
             run(at, number, unit, [made], {})
+    return made
+
+
+def object_of(at: Evaluation, number: int, cls: ClassDef) -> Val:
+    """What calling a class of the project gives."""
+    made = obj("self" if cls.is_abstract and cls.descendants() else "inst", cls)
+    if any(at.models.named(base) == "torch.nn.Module" for base in cls.external_bases):
+        made = made.placed(PLAIN)
+    if any(is_parser(at, base) for base in cls.external_bases):
+        made = join2(made, readers.parser(at.unit, number, beside=False))
     return join2(made, UNKNOWN) if _gives_another(at, cls) else made
 
 

@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from validator.domains.spmd import NONE, UNIFORM, Causes
-from validator.flow.calls.arguments import Arguments
-from validator.flow.calls.construction import construct
+from validator.flow.calls.arguments import NO_SPREADS, SPREADS, Arguments, bind, told_apart
+from validator.flow.calls.construction import construct, object_of
 from validator.flow.calls.groups import of_group
 from validator.flow.calls.in_hand import Call
 from validator.flow.calls.libraries.external import call_made, external
 from validator.flow.calls.libraries.placement import placed
 from validator.flow.calls.meshes import method_of_mesh
 from validator.flow.calls.mutations import growth, work_in_place
-from validator.flow.calls.own_units import call_object, call_passed, call_unit, guess_units
+from validator.flow.calls.own_units import call_object, call_unit, guess_units
 from validator.flow.calls.sharded_models import run_sharded
 from validator.flow.calls.sites import note_away, note_choice
 from validator.flow.calls.unknown import unknown
 from validator.flow.foreign import is_unknown
-from validator.flow.values import ANYTHING, BOTTOM, MORE, NOT_YET, UNKNOWN, Obj, Val, bare, join, obj, picked
+from validator.flow.substitution import instantiated
+from validator.flow.values import ANYTHING, BOTTOM, MORE, NOT_YET, UNKNOWN, Obj, Val, bare, join, obj, of_one, picked
 from validator.ir import Value as Instruction
 
 if TYPE_CHECKING:
     from validator.flow.evaluation import Evaluation
+    from validator.flow.program.unit import Unit
 
 _OUTSIDE = frozenset({"ext", "made", "top", "more", "const"})
 _UNTOLD = frozenset({"top", "param", "part"})  # what says nothing of what is called
@@ -160,9 +163,40 @@ def _parameter(call: Call, o: Obj, arguments: Arguments) -> Val:
     passed: Val = call.at.flow.get("argument", call.at.unit, o[1])
     call.certain = False
     found = [external(call, each[1], arguments) for each in passed.each if each[0] == "ext"]
-    given, told = call_passed(call.at, o[1], arguments)
-    call.told = call.told and told
-    return join([given, *found])
+    given = [_given_by(call, each, passed, arguments) for each in passed.each]
+    call.told = call.told and bool(given) and None not in given
+    return join([*(each for each in given if each is not None), *found])
+
+
+def _given_by(call: Call, o: Obj, passed: Val, arguments: Arguments) -> Val | None:
+    """What a function, a class or an object gives that a caller passes; None where it is not known. What it does
+    besides is not noted: one caller may pass what another does not."""
+    at = call.at
+    if o[0] == "keeping":
+        held = [_given_by(call, each, passed, arguments) for each in picked(o[1], "module").each]
+        return join(value for value in held if value is not None) if held and None not in held else None
+    if o[0] == "made" and picked(join(Val(frozenset({each})) for each in passed.of("keeping")), "module").objs:
+        return BOTTOM  # what it wraps is called
+    if o[0] == "class":
+        return object_of(at, call.number, o[1])
+    unit, first = _run_by(at, o)
+    if unit is None or unit.code.is_generator or any(name in SPREADS for name, _ in arguments):
+        return None
+    positional, keywords = told_apart(unit, first, arguments, NO_SPREADS)
+    bindings = defaultdict(lambda: UNKNOWN, bind(at, unit, positional, keywords))
+    return instantiated(at.flow.part(("unit", unit), "returned"), bindings.__getitem__)
+
+
+def _run_by(at: Evaluation, o: Obj) -> tuple[Unit | None, list[Val]]:
+    """The unit that calling an object runs, with what it gets before the arguments."""
+    if o[0] == "unit":
+        return o[1], []
+    if o[0] == "bound":
+        return o[1], [o[2]]
+    if o[0] in ("inst", "self"):
+        method = o[1].find("__call__") or o[1].find("forward")
+        return (at.flow.unit_of(method) if method is not None else None), [of_one(o)]
+    return None, []
 
 
 def _mesh_method(call: Call, o: Obj, arguments: Arguments) -> Val:

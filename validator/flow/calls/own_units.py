@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,7 +24,7 @@ from validator.flow.calls.sites import note
 from validator.flow.foreign import is_unknown
 from validator.flow.program.answers import Site, Target
 from validator.flow.substitution import instantiated
-from validator.flow.values import BOTTOM, NOT_YET, TOP, UNKNOWN, Obj, Val, join, join2, obj, of_one, picked
+from validator.flow.values import NOT_YET, TOP, UNKNOWN, Obj, Val, join2, obj, of_one
 
 if TYPE_CHECKING:
     from validator.flow.evaluation import Evaluation
@@ -50,41 +49,6 @@ def call_object(at: Evaluation, number: int, o: Obj, arguments: Arguments) -> Va
             stored = at.flow.stores.writers(name) and at.flow.get("field", cls, name, False).objs
             return join2(given, UNKNOWN) if stored else given  # `encoder.forward = encoder.forward_chunk`
     return UNKNOWN
-
-
-def call_passed(at: Evaluation, position: int, arguments: Arguments) -> tuple[Val, bool]:
-    """What the functions and objects give that callers pass for a parameter, and whether that is all they pass."""
-    passed: Val = at.flow.get("argument", at.unit, position)
-    plain = all(name not in SPREADS for name, _ in arguments)
-    found = [_given_by(at, o, passed, arguments) for o in passed.each] if plain else []
-    return join(value for value in found if value is not None), bool(found) and None not in found
-
-
-def _given_by(at: Evaluation, o: Obj, passed: Val, arguments: Arguments) -> Val | None:
-    """What a function, or an object, that callers pass gives; None where it is not known."""
-    if o[0] == "keeping":
-        held = [_given_by(at, each, passed, arguments) for each in picked(o[1], "module").each]
-        return join(value for value in held if value is not None) if held and None not in held else None
-    if o[0] == "made" and picked(join(Val(frozenset({each})) for each in passed.of("keeping")), "module").objs:
-        return BOTTOM  # what it wraps is called
-    unit, first = _run_by(at, o)
-    if unit is None or unit.code.is_generator:
-        return None
-    positional, keywords = told_apart(unit, first, arguments, NO_SPREADS)
-    bindings = defaultdict(lambda: UNKNOWN, bind(at, unit, positional, keywords))
-    return instantiated(at.flow.part(("unit", unit), "returned"), bindings.__getitem__)
-
-
-def _run_by(at: Evaluation, o: Obj) -> tuple[Unit | None, list[Val]]:
-    """The unit that calling an object runs, with what it gets before the arguments."""
-    if o[0] == "unit":
-        return o[1], []
-    if o[0] == "bound":
-        return o[1], [o[2]]
-    if o[0] in ("inst", "self"):
-        method = o[1].find("__call__") or o[1].find("forward")
-        return (at.flow.unit_of(method) if method is not None else None), [of_one(o)]
-    return None, []
 
 
 def guess_units(at: Evaluation, number: int, name: str, arguments: Arguments) -> None:
