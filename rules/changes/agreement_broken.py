@@ -7,7 +7,8 @@ What it does
     what all ranks have, and counts what one has, where the quotient is added up over ranks; a collective that gave its
     result to all ranks and gives it to one now, where all of them read it; a test of a remainder (`(step + 1) % every`)
     that no longer comes true in the same rounds as another one of the file, as it did before; a wait for transfers, or
-    a barrier, that was moved behind statements that use what is transferred, or files; a barrier that was moved before
+    a barrier, that was moved behind statements that use what is transferred, or files (after what some ranks do, also
+    behind calls that read or write files), or such a statement moved before it; a barrier that was moved before
     what some ranks do for all; what some ranks do, moved behind the broadcast that gave it to all; what reads a number
     on the other side of its division among ranks; what reads a variable before the collective of which it read the
     result; a variable that a call gave to all ranks, and gives to one now, while all read it; and a measure that was
@@ -109,7 +110,47 @@ def rounds(model, batches):
         model(batches)
 """
 
+_PREPARED = """# before: rl/main.py
+import torch.distributed as dist
+
+from rl.model import Model
+from rl.words import count_words
+
+
+def main(options):
+    if options.rank == 0:
+        count_words(options.texts)
+    if options.distributed:
+        dist.barrier()
+    model = Model(options.words)
+    return model
+# file: rl/main.py
+import torch.distributed as dist
+
+from rl.model import Model
+from rl.words import count_words
+
+
+def main(options):
+    if options.rank == 0:
+        count_words(options.texts)
+    model = Model(options.words){mark}
+    if options.distributed and options.texts:
+        dist.barrier()
+    return model
+# file: rl/words.py
+def count_words(texts):
+    with open("words.txt", "w") as file:
+        file.write(str(texts))
+# file: rl/model.py
+class Model:
+    def __init__(self, words):
+        self.words = {words}
+"""
+
 INCORRECT = (
+    # a constructor reads what one rank writes
+    _PREPARED.format(words="open(words).read().split()", mark="  # error: MP912"),
     # a number of all ranks that each divides its own sum by
     _BOXES.format(given="count", mark="  # error: MP912", result="losses.sum()"),
     # a number that the file divides among ranks, and the size of what one of them has
@@ -439,6 +480,7 @@ def forward(hidden, inputs, parts):
 )
 
 CORRECT = (
+    _PREPARED.format(words="len(words)", mark=""),
     # all meters in a loop; a number of each rank that the function only tells
     """# before: rl/meters.py
 import torch

@@ -16,15 +16,16 @@ from validator.drift.change import Change, Pair, Side
 from validator.drift.statements.differences import Edit, Statement, in_head, own_paths
 from validator.drift.statements.drops import Drops
 from validator.drift.statements.named_effects import collective, sounds_collective, table
-from validator.drift.statements.surroundings import condition, is_about_ranks, last_name, names_called
+from validator.drift.statements.surroundings import called_names, condition, is_about_ranks, last_name, names_called
 from validator.drift.statements.weakened import is_parallel
+from validator.effects.files import Files
 from validator.facts.model import At
 from validator.finding import Severity
 from validator.flow.program.unit import Unit
-from validator.flow.queries.base import Place, numbers_of
+from validator.flow.queries.base import Place, Queries, numbers_of
 from validator.models import models
 
-_FILES = frozenset({"open", "load", "exists", "isfile", "isdir", "listdir", "glob", "rename", "move", "copy"})
+_ASKING = frozenset({"exists", "isfile", "isdir", "listdir", "glob", "iterdir"})  # of files, without reading them
 _STARTING = frozenset({"isend", "irecv", "batch_isend_irecv"})
 _ASIDE = frozenset({"group", "src", "dst", "op", "async_op", "process_group"})  # arguments that are not transferred
 _USES = ("binary", "compare", "item", "store_item", "store_attr")
@@ -51,7 +52,7 @@ class Orders:
         found: list[Turned] = []
         for pair, old, new, edits in self.change.analysis(Drops).small:
             for each in _moved(old, new, edits):
-                found += _late(pair, each)
+                found += self._late(pair, each)
                 found += _early(pair, each)
                 found += _unshared(pair, each)
                 found += _scaled(pair, each)
@@ -59,6 +60,39 @@ class Orders:
             if {each.at[0] for each in found if each.pair == pair}.isdisjoint(_lines(edits)):
                 found += self._unmet(pair, edits)
         return found
+
+    def _late(self, pair: Pair, moved: Moved) -> Iterator[Turned]:
+        """A wait for transfers that came before statements which use what is transferred, and comes behind them now; a
+        barrier, likewise, before statements that read or write files, themselves or, behind what one rank does for the
+        others, in what they run. Either of both was moved."""
+        if _waits(moved.statement):
+            handed = _handed_over(moved.new[: moved.now + 1])
+            for each in moved.passed_down():
+                if self._needs(pair, moved, moved.statement, each, handed):
+                    line = f"line {each.node.lineno}, `{_cut(each.text)}`"
+                    yield _turned(pair, moved, f"this waits only behind {line}, which came after it before")
+                    return
+        for wait in filter(_waits, moved.passed_up()):
+            handed = _handed_over(moved.new[: _index(moved.new, wait) + 1])
+            if self._needs(pair, moved, wait, moved.statement, handed):
+                line = f"line {wait.node.lineno}, `{_cut(wait.text)}`"
+                yield _turned(pair, moved, f"this comes before {line}, which waits, and came behind it before")
+                return
+
+    def _needs(self, pair: Pair, moved: Moved, wait: Statement, use: Statement, handed: frozenset[str]) -> bool:
+        """Whether a statement needs what is waited for."""
+        if not any("barrier" in name for name in _waits(wait)):
+            return bool(_named_in(use.node) & handed)
+        files = frozenset({*self.change.after.project.analysis(Files).names, *table()["writing"], *_ASKING})
+        if names_called(use.node) & files:
+            return True
+        if not any(_of_some(each) for each in moved.directly_before(wait)):
+            return False
+        flow, queries = self.change.after.flow, self.change.after.project.analysis(Queries)
+        lines = {each.lineno for each in in_head(use.node) if isinstance(each, ast.Call)}
+        calls = (Place(flow, pair.new, number) for number in numbers_of(pair.new, ("call",)))
+        run = [unit for call in calls if call.at[0] in lines for unit in queries.targets(call)]
+        return any(not files.isdisjoint(called_names(unit)) for unit in queries.reached(run))
 
     def _unmet(self, pair: Pair, edits: list[Edit]) -> Iterator[Turned]:
         """What reads a variable before the collective that it came behind."""
@@ -80,48 +114,59 @@ class Orders:
 
 
 class Moved(NamedTuple):
-    """A statement that stands elsewhere in a function now, with all statements of both revisions."""
+    """A statement that stands elsewhere in a function now, with all statements of both revisions. `kept`: the places
+    of those that stand in both, before and now."""
 
     statement: Statement
     old: list[Statement]
     new: list[Statement]
     was: int
     now: int
+    kept: list[tuple[int, int]]
 
     def passed_down(self) -> list[Statement]:
         """What came behind it before the change and comes before it now."""
-        behind = {each.text for each in self.old[self.was + 1 :]} - {each.text for each in self.old[: self.was]}
-        return [each for each in self.new[: self.now] if each.text in behind]
+        return [self.new[now] for was, now in self.kept if was > self.was and now < self.now]
 
     def passed_up(self) -> list[Statement]:
         """What came before it before the change and comes behind it now."""
-        ahead = {each.text for each in self.old[: self.was]} - {each.text for each in self.old[self.was + 1 :]}
-        return [each for each in self.new[self.now + 1 :] if each.text in ahead]
+        return [self.new[now] for was, now in self.kept if was < self.was and now > self.now]
+
+    def directly_before(self, wait: Statement) -> list[Statement]:
+        """The statements of the block that came right before a wait, before the change; without blocks the one."""
+        place = _index(self.new, wait)
+        ahead = self.old[: next((was for was, now in self.kept if now == place), self.was)]
+        outermost = ahead[-1].inside[:1] if ahead else ()
+        return [each for each in ahead if outermost and each.inside[:1] == outermost] or ahead[-1:]
 
 
 def _moved(old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Moved]:
-    gone = {each.old.text for each in edits if each.old is not None and each.new is None}
-    before, after = ([each.text for each in side] for side in (old, new))
-    for each in (edit.new for edit in edits if edit.new is not None and edit.old is None):
-        if each.text in gone and before.count(each.text) == 1 and after.count(each.text) == 1:
-            yield Moved(each, old, new, before.index(each.text), after.index(each.text))
+    gone = [each.old for each in edits if each.old is not None and each.new is None]
+    came = [each.new for each in edits if each.new is not None and each.old is None]
+    kept = _kept(old, new, edits)
+    for each in came:
+        was = [other for other in gone if other.text == each.text]
+        if len(was) == 1 and [other.text for other in came].count(each.text) == 1:
+            yield Moved(each, old, new, _index(old, was[0]), _index(new, each), kept)
 
 
-def _late(pair: Pair, moved: Moved) -> Iterator[Turned]:
-    """A wait for transfers that came before statements which use what is transferred, and comes behind them now; a
-    barrier, likewise, before statements that read or write files."""
-    waits = names_called(moved.statement.node) & frozenset(table()["waiting"])
-    handed = _handed_over(moved.new[: moved.now + 1])
-    files = frozenset({*table()["writing"], *_FILES})
-    for each in moved.passed_down() if waits else ():
-        if (
-            "barrier" not in waits
-            and _named_in(each.node) & handed
-            or ("barrier" in waits and names_called(each.node) & files)
-        ):
-            text = f"this waits only behind line {each.node.lineno}, `{_cut(each.text)}`, which came after it before"
-            yield _turned(pair, moved, text)
-            return
+def _kept(old: list[Statement], new: list[Statement], edits: list[Edit]) -> list[tuple[int, int]]:
+    """The places, before and now, of the statements that stand in both revisions."""
+    edited = ({id(row.node) for each in edits if (row := each[side]) is not None} for side in (0, 1))
+    same = (
+        [n for n, s in enumerate(rows) if id(s.node) not in gone] for rows, gone in zip((old, new), edited, strict=True)
+    )
+    turned = [(_index(old, each.old), _index(new, each.new)) for each in edits if each.old and each.new]
+    return sorted([*zip(*same, strict=True), *turned])
+
+
+def _index(statements: list[Statement], statement: Statement) -> int:
+    return next(index for index, each in enumerate(statements) if each.node is statement.node)
+
+
+def _waits(statement: Statement) -> frozenset[str]:
+    """The waits that a statement makes."""
+    return frozenset(names_called(statement.node)) & frozenset(table()["waiting"])
 
 
 def _early(pair: Pair, moved: Moved) -> Iterator[Turned]:
@@ -132,7 +177,7 @@ def _early(pair: Pair, moved: Moved) -> Iterator[Turned]:
     later = [index for index, each in enumerate(moved.new) if index > moved.now and names_called(each.node) & waiting]
     for each in moved.passed_up():
         guarded = any((test := condition(head)) is not None and is_about_ranks(test) for head in each.inside)
-        place = next(index for index, other in enumerate(moved.new) if other.node is each.node)
+        place = _index(moved.new, each)
         if guarded and names_called(each.node) and not any(index > place for index in later):
             text = (
                 f"this waits before line {each.node.lineno}, `{_cut(each.text)}`, which only some ranks do, not behind"

@@ -227,7 +227,7 @@ class Files:
     def accesses(self) -> list[Access]:
         """Each read and write with the path that callers pass, once for each way to it that names a file."""
         found: dict[tuple[Unit, int, str, tuple[Piece, ...], Causes], Access] = {}
-        queue = [access for unit in self.flow.calling(*self._names) for access in self._own(unit)]
+        queue = [access for unit in self.flow.calling(*self.names) for access in self._own(unit)]
         while queue:
             access = queue.pop()
             key = (access.place.unit, access.place.number, access.kind, access.path, access.under)
@@ -246,8 +246,8 @@ class Files:
         return sorted(found.values(), key=lambda a: (a.place.unit.path, a.place.at, a.kind, a.path))
 
     @cached_property
-    def _names(self) -> list[str]:
-        """The names of what reads and writes files."""
+    def names(self) -> list[str]:
+        """The names of the calls that read and write files."""
         rows = self.flow.models.calls.values()
         named = {row.name for row in rows if row.loads is not None or row.saves is not None}
         files = self.flow.models.files
