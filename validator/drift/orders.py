@@ -135,7 +135,8 @@ class Moved(NamedTuple):
     def directly_before(self, wait: Statement) -> list[Statement]:
         """The statements of the block that came right before a wait, before the change; without blocks the one."""
         place = _index(self.new, wait)
-        ahead = self.old[: next((was for was, now in self.kept if now == place), self.was)]
+        was = next((was for was, now in self.kept if now == place), self.was)
+        ahead = [each for each in self.old[:was] if each.text not in self.old[was].inside]
         outermost = ahead[-1].inside[:1] if ahead else ()
         return [each for each in ahead if outermost and each.inside[:1] == outermost] or ahead[-1:]
 
