@@ -89,7 +89,8 @@ class Side:
         return self.flow.calls_by_name.mention(unit, number)
 
     def classes_of(self, unit: Unit, number: int) -> tuple[ClassDef, ...]:
-        """The classes that the owner of an attribute may be of, as annotations, constructors and callers tell."""
+        """The classes that the owner of an attribute (read or stored) may be of, as annotations, constructors, callers
+        tell."""
         mention = self.mention(unit, number)
         if mention is None or mention.symbol is not None and not isinstance(mention.symbol, ClassDef):
             return ()
@@ -98,7 +99,11 @@ class Side:
         if isinstance(named := self.project.lookup(unit.scope, _owner_path(unit, number)), ClassDef):
             return (named,)  # `Sample.Status.DONE`
         owner = Place(self.flow, unit, unit.code.values[number].args[0])
-        found = self.project.analysis(Objects).held(owner).classes if unit.code.values[number].op == "attr" else ()
+        found = (
+            self.project.analysis(Objects).held(owner).classes
+            if unit.code.values[number].op in ("attr", "store_attr")
+            else ()
+        )
         return tuple(sorted(found, key=lambda cls: (cls.path, cls.qualname)))
 
     def is_of_library(self, unit: Unit, number: int) -> bool:

@@ -40,6 +40,7 @@ operators on sets, so the least solution does not depend on the order in which i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import count
 from typing import Any, ClassVar
 
@@ -91,7 +92,7 @@ class Val:
         known = cls._all.get(key)
         if known is None:
             parts = [part for o in objs for part in parts_of(o)]
-            if any(part.depth >= _DEEP for part in parts):
+            if any(_level(o, part) > _DEEP for o in objs for part in parts_of(o)):
                 known = cls._all[key] = cls(_cut(objs), v, n, p, state)
                 return known
             key = tuple([cls._sets.setdefault(each, each) for each in key])
@@ -99,7 +100,7 @@ class Val:
             known.objs, known.v, known.n, known.p, known.state = key
             known.number = next(_numbers)
             known.each = tuple(objs) if len(objs) < 2 else tuple(sorted(objs, key=_place))
-            known.depth = max((1 + part.depth for part in parts), default=0)
+            known.depth = max((_level(o, part) for o in objs for part in parts_of(o)), default=0)
             holes = {o[1] for o in objs if o[0] in _SYMBOLIC}.union(*(part.holes for part in parts if part.holes))
             holes.update(c.position for causes in (v, n, p) for c in causes if c.kind == "param")
             holes.update(parameters(state))
@@ -276,10 +277,19 @@ def mapped(o: Obj, change: Callable[[Val], Val]) -> Obj:
     return o
 
 
+def _weight(o: Obj) -> int:
+    """How much deeper a value nests by an object: what an object keeps under names is one thing, with its table."""
+    return 0 if o[0] == "keeping" else 1
+
+
+def _level(o: Obj, part: Val) -> int:
+    return part.depth + _weight(o)
+
+
 def _cut(objs: frozenset[Obj], deep: int = _DEEP) -> frozenset[Obj]:
     """Objects with anything in the place of what nests too deep in them: from below, so that what is put around such
     an object once more becomes the same again."""
-    return frozenset(mapped(o, lambda part: _shallow(part, deep - 1)) for o in sorted(objs, key=_place))
+    return frozenset(mapped(o, partial(_shallow, deep=deep - _weight(o))) for o in sorted(objs, key=_place))
 
 
 def _shallow(value: Val, deep: int) -> Val:

@@ -17,6 +17,7 @@ from validator.definitions import PLAIN_BASES, ClassDef, External, Missing, Modu
 from validator.drift.change import Change, Side
 from validator.drift.names.dispatched import Asked, asked_by_name
 from validator.drift.names.occurrences import Occurrence, link_of
+from validator.drift.names.renames import Renames
 from validator.drift.names.saved_keys import is_expected
 from validator.drift.statements.drops import Drops
 from validator.facts.model import At
@@ -387,14 +388,31 @@ class Names:
             if is_test(new.path) or is_foreign(new.path) or not self.after.is_made(new):
                 continue
             for name, row in self._gone(old, new).items():
-                if name in known or self._has_member(new, name, self.renamed(row) is not None):
+                if name in known:
                     continue
-                stale = [each for each in self.after.occurrences(name) if self._asks_class(each, new)]
+                renamed = self.renamed(row)
+                stale = self._stored_in_vain(new, name) if renamed is not None else []
+                if not stale and not self._has_member(new, name, renamed is not None):
+                    stale = [each for each in self.after.occurrences(name) if self._asks_class(each, new)]
                 if stale:
-                    renamed = self.renamed(row)
                     now = renamed.name if renamed else ""
                     found.append(Lost(name, row.kind, row, now, renamed, tuple(stale)))
         return found
+
+    def _stored_in_vain(self, cls: ClassDef, name: str) -> list[Occurrence]:
+        """The places that still store an attribute on objects of a class, of which nothing asks for it any more."""
+        kin, stores = set(cls.relatives), list[Occurrence]()
+        if any(name in each.attributes for each in kin):
+            return []
+        for row in self.after.occurrences(name):
+            if row.unit is None or row.number < 0 or row.kind not in ("attribute", "getattr"):
+                continue
+            classes = set(self.after.classes_of(row.unit, row.number))
+            if row.role != "defines" and (not classes or classes & kin):
+                return []
+            if row.role == "defines" and classes and classes <= kin and not is_test(row.path):
+                stores.append(row)
+        return stores
 
     def _gone(self, old: ClassDef, new: ClassDef) -> dict[str, Occurrence]:
         """The members that a class itself defined and does not any more."""
@@ -450,7 +468,8 @@ class Names:
         return any(row.role == "asks" and not is_test(row.path) for row in self.before.occurrences(name))
 
     def renamed(self, old: Occurrence) -> Occurrence | None:
-        """What the definition is called now: the one new definition at its place between the same neighbours."""
+        """What the definition is called now: the new definition that stands in its place where it was used, or the one
+        that is called nearly so."""
         source = self.after.project.files.get(old.path)
         earlier = self.before.project.files.get(old.path)
         if source is None or earlier is None:
@@ -460,7 +479,8 @@ class Names:
         fresh = [name for name, rows in here.items() if name not in gone and _has(rows, old.kind)]
         words = set(old.name.split("_"))
         near = [name for name in fresh if words & set(name.split("_")) or are_like(name, old.name)]
-        chosen = near
+        told = self.change.analysis(Renames).of(old.path, old.name)
+        chosen = [told] if told in fresh else near
         if len(chosen) != 1:
             return None
         return next(row for row in here[chosen[0]] if row.role == "defines" and row.kind == old.kind)
