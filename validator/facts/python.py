@@ -130,7 +130,7 @@ class _Extractor:
         self.block(tree.body)
         at = (1, 1, max(lines, 1), 1)
         self.finish("<module>", self.body, self.scope, at, at)
-        names = {**dict.fromkeys(self.scope.bound, "assign"), **self.names}
+        names = {**dict.fromkeys(self.scope.bound, "assign"), **self.names, **self.bound_again(tree)}
         dynamic = self.dynamic or "__getattr__" in names
         unresolved = [] if self.star_imports or dynamic else self.unresolved()
         return FileFacts(
@@ -138,6 +138,12 @@ class _Extractor:
             self.exports(tree), tuple(self.star_imports), tuple(unresolved), dynamic, lines,
             tuple(sorted(self.texts)), {},
         )  # fmt: skip
+
+    def bound_again(self, tree: ast.Module) -> dict[str, str]:
+        """Imported names to which the module gives a value of its own later: `tqdm = partial(tqdm, ncols=80)`."""
+        targets = (each.targets for each in tree.body if isinstance(each, ast.Assign))
+        named = (target.id for several in targets for target in several if isinstance(target, ast.Name))
+        return {name: "assign" for name in named if self.names.get(name) == "import"}
 
     def unresolved(self) -> list[Unresolved]:
         found = [

@@ -21,6 +21,7 @@ _HARMLESS = frozenset({
 # Methods that store their second argument as an attribute under the first.
 NAMING = frozenset({"add_module", "register_module"})
 MADE_UP = "*"  # the attributes whose names a program makes up
+_GROWING = frozenset({"append", "extend", "insert", "add", "update", "appendleft"})
 _UNCHANGED = frozenset({"import", "const", "closure"})  # what no call changes
 
 
@@ -193,6 +194,8 @@ class Expressions(Builder):
         if receiver >= 0:
             assert isinstance(node.func, ast.Attribute)
             self._may_change(node.func.value, receiver, call, -1)
+            if node.func.attr in _GROWING and isinstance(node.func.value, ast.Subscript):
+                self._put_back(node.func.value, receiver, call)
         self._store_by_name(node, values)
         return call
 
@@ -210,6 +213,17 @@ class Expressions(Builder):
         spelled = isinstance(key, ast.Constant) and isinstance(key.value, str)
         name = key.value if isinstance(key, ast.Constant) and spelled else MADE_UP
         self.emit("store_attr", (owner[0], values[len(node.args)]), name, place(node))
+
+    def _put_back(self, node: ast.Subscript, item: int, call: int) -> None:
+        """`table[key].append(x)` changes what the table holds, as `table[key] += [x]` does."""
+        found = self.code.values[item]
+        variable = self.variable(node.value.id) if isinstance(node.value, ast.Name) else None
+        if variable is None or found.op != "item":
+            return
+        owner = self.read(variable)
+        grown = self.emit("mut", (item, call), -1, place(node))
+        stored = self.emit("store_item", (owner, found.args[1], grown), None, place(node))
+        self.write(variable, self.emit("mut", (owner, stored), 0))
 
     def _may_change(self, node: ast.expr, value: int, call: int, position: int) -> None:
         """A variable that was given to a call may be another value behind it."""

@@ -9,6 +9,7 @@ from validator.domains.spmd import NONE, combined
 from validator.flow.calls.arguments import Arguments
 from validator.flow.calls.libraries.randomness import drawn_as
 from validator.flow.containers import GROWING
+from validator.flow.foreign import is_unknown
 from validator.flow.values import (
     NOT_YET,
     UNKNOWN,
@@ -30,6 +31,7 @@ from validator.models import Row
 if TYPE_CHECKING:
     from validator.flow.calls.in_hand import Call
 
+_OF_LISTS = frozenset({"append", "extend", "insert", "appendleft"})
 _OF_SETS = frozenset({"add", "update"})  # of what is no dictionary
 _COMPUTED = ()  # a key that is neither a text nor a number
 _OF_TORCH = Row("", draws="torch")  # what draws from PyTorch's own generator
@@ -49,7 +51,8 @@ def growth(name: str, arguments: Arguments) -> Callable[[Val], Val] | None:
         if not any(o[0] in ("tuple", "seq") for o in before.each):
             mapping = name == "update" and any(o[0] in ("dict", "param") for o in before.each)
             more = obj("dict", (), UNKNOWN).objs if mapping else NONE  # it may have any key now
-            return Val(before.objs | more, before.v, before.n, before.p, before.state)
+            v = combined(before.v, added.v) if name in _OF_LISTS and is_unknown(before) else before.v
+            return Val(before.objs | more, v, before.n, before.p, before.state)
         part = elements(added) if name in ("extend", "update") else added
         grown = sequence(join2(elements(before), part))
         is_set = name in _OF_SETS and not before.of("dict")

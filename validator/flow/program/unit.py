@@ -241,10 +241,11 @@ class Unit:
         return frozenset(name for name, owner in rows if not own or not self.is_receiver(owner))
 
     def is_augmented(self, value: Value) -> bool:
-        """Whether what is stored under a key is made of what was there: `rows[key] += 1` puts no key."""
+        """Whether what is stored under a key is made of what was there: `rows[key] += 1` and
+        `rows[key].append(1)` put no key."""
         values = self.code.values
         made = values[value.args[2]]
-        old = values[made.args[0]] if made.op == "binary" else made
+        old = values[made.args[0]] if made.op in ("binary", "mut") else made
         return old.op == "item" and all(self.is_same(*pair) for pair in zip(old.args, value.args, strict=False))
 
     def is_same(self, one: int, other: int) -> bool:

@@ -35,22 +35,23 @@ _SETS = frozenset({"set", "frozenset"})
 _REMAKING = frozenset({
     "list", "tuple", "sorted", "set", "frozenset", "reversed", "iter", "islice", "itertools.islice",
 })  # fmt: skip
-_COPYING = frozenset({"copy", "copy.copy", "copy.deepcopy", "deepcopy", "tqdm", "tqdm.tqdm", "tqdm.auto.tqdm"})
+COPYING = frozenset({"copy", "copy.copy", "copy.deepcopy", "deepcopy", "tqdm", "tqdm.tqdm", "tqdm.auto.tqdm"})
 
 
 def iterates(at: Evaluation, name: str, arguments: Arguments, receiver: Val) -> frozenset[Obj]:
     """The containers that a builtin makes of what it is given, or a method of its receiver."""
     values = [v for n, v in arguments if n is None]
     if name == "zip":
-        spread = any(n == "*" for n, _ in arguments)  # how many there are is not known
-        return sequence(UNKNOWN if spread else tuple_of(element(at, v) for v in values)).objs
+        spread = [element(at, element(at, v)) for n, v in arguments if n == "*"]  # how many there are is not known
+        each = [element(at, v) for v in values]
+        return sequence(sequence(join([*spread, *each])) if spread else tuple_of(each)).objs
     if name == "enumerate" and values:
         index = index_in(beside(values[0], "counted"))
         kept = frozenset(o for o in values[0].each if o[0] in ("generator", "unordered"))
         return sequence(tuple_of([index, element(at, values[0])])).objs | kept
     if name in _REMAKING and values:
         return _remade(at, name, values[0])
-    if name in _COPYING:
+    if name in COPYING:
         return values[0].objs if values else receiver.objs
     if name in ("keys", "values", "items", "get"):
         receiver = _as_passed(at, receiver)

@@ -13,7 +13,7 @@ from validator.flow.calls.arguments import Arguments
 from validator.flow.calls.construction import as_dictionary, construct
 from validator.flow.calls.elements import element
 from validator.flow.calls.libraries.computed import same
-from validator.flow.calls.libraries.containers import LAZY
+from validator.flow.calls.libraries.containers import COPYING, LAZY
 from validator.flow.calls.libraries.environment import environment
 from validator.flow.calls.libraries.rows import by_row
 from validator.flow.calls.own_units import call_unit, own_class
@@ -22,6 +22,7 @@ from validator.flow.calls.sites import note_switch
 from validator.flow.foreign import NOBODY
 from validator.flow.values import (
     BOTTOM,
+    NOTHING,
     STRING,
     UNKNOWN,
     Obj,
@@ -117,12 +118,13 @@ def _dictionary(call: Call, dotted: str, arguments: Arguments) -> Val | None:
 
 
 def _of_pairs(call: Call, pairs: Val) -> Val | None:
-    """`dict(pairs)` of keys that are texts, which stand beside it as in a state: one goes through them."""
+    """`dict(pairs)`: keys that are texts stand beside it as in a state, one goes through them."""
     rows = [o[1] for o in element(call.at, pairs).of("tuple")] if pairs.of("seq") and not pairs.of("dict") else []
-    if len(rows) != 1 or len(rows[0]) != 2 or not is_text(rows[0][0]):
+    if len(rows) != 1 or len(rows[0]) != 2:
         return None
     keys, held = rows[0]
-    return Val(sequence(keys).objs | dictionary_of([((), held)]).objs, pairs.v, pairs.n, state=pairs.state)
+    texts = sequence(keys).objs if is_text(keys) else NOTHING
+    return Val(texts | dictionary_of([((), held)]).objs, pairs.v, pairs.n, state=pairs.state)
 
 
 def _empty(call: Call, dotted: str, arguments: Arguments) -> Val | None:
@@ -130,7 +132,7 @@ def _empty(call: Call, dotted: str, arguments: Arguments) -> Val | None:
 
 
 def _of_factory(call: Call, dotted: str, arguments: Arguments) -> Val | None:
-    """A dictionary that makes what it is asked for, of the objects of the project that it makes."""
+    """A dictionary that makes what it is asked for, of the objects of the project or the lists that it makes."""
     if len(arguments) != 1 or arguments[0][0] is not None:
         return None
     factories = arguments[0][1].each
@@ -139,7 +141,9 @@ def _of_factory(call: Call, dotted: str, arguments: Arguments) -> Val | None:
 
 
 def _made_by(call: Call, factory: Obj) -> Val | None:
-    """What a class or a function of the project makes that is called without arguments."""
+    """What a class or a function of the project makes that is called without arguments; `list`: some list."""
+    if factory == ("ext", "list"):
+        return sequence(BOTTOM)
     if factory[0] == "class":
         return construct(call.at, call.number, factory[1], [])
     if factory[0] == "unit" and not factory[1].code.params:
@@ -216,7 +220,8 @@ def _undescribed(at: Evaluation, number: int, dotted: str, arguments: Arguments)
     if making and last[:1].isupper() and last not in ("Parameter", "Buffer"):
         return Val(frozenset({("made", named)}), state=PLAIN)
     if named in at.models.same or any(named.startswith(m + ".") for m in at.models.same_modules):
-        found = same(at, last, arguments, BOTTOM, named)
+        given = arguments[:1] if last in COPYING else arguments  # `tqdm(rows, disable=…)` gives the rows
+        found = same(at, last, given, BOTTOM, named)
         is_object = not found.objs and last[:1].isupper() and not last.endswith("Tensor")
         if is_object and members_of(named) is not None:
             return Val(frozenset({("made", named)}), found.v, found.n, found.p, found.state)
