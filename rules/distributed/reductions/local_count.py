@@ -32,10 +32,12 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.origins import passed_from, returned
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.training.gradients import averages_gradients
 from validator.flow.queries.training.loaders import deals_out, is_data_of, loaders_of
 from validator.flow.queries.training.placements import Derived
 from validator.flow.queries.values.counts import Amount, added_up, counted, element, grows, laid_together, number_of
-from validator.flow.queries.values.sums import KEEPING, is_scaled, is_size, spanned, summed
+from validator.flow.queries.values.shares import OfLoss
+from validator.flow.queries.values.sums import KEEPING, is_scaled, is_size, is_sum, spanned, summed
 from validator.project import Project
 from validator.rule import Rule
 
@@ -46,6 +48,7 @@ _KEEPING = frozenset({
     "clamp_", "max",
     "squeeze", "view", "reshape", "type", "tensor", "as_tensor", "FloatTensor", "LongTensor", "clamp_max",
 })  # fmt: skip
+_ADDING_UP = frozenset({"sum", "nansum", "dot", "vdot"})
 _COUNTING = frozenset({"sum", "count_nonzero", "numel", "size"})
 
 
@@ -79,6 +82,9 @@ def _of_quotient(queries: Queries, place: Place) -> Finding | None:
     call = _divided_by_all(place)
     if call is not None:
         return _report_share(place, call)
+    call = _trained_share(queries, place)
+    if call is not None:
+        return _report_trained(place, call)
     loader = _part_of_whole(queries, place)
     return _report_part(place, loader) if loader is not None else None
 
@@ -128,6 +134,30 @@ def _divided_by_all(quotient: Place) -> Place | None:
     return found[0] if shown.shown and not (shown.reduced or trained or is_scaled(quotient)) else None
 
 
+def _trained_share(queries: Queries, quotient: Place) -> Place | None:
+    """The collective that has summed over all ranks the number by which a sum of this rank is divided, of which
+    gradients are computed that a library averages over the ranks."""
+    total = quotient.operand(0)
+    if not any(map(_adds_up, _factors(total))) or any(summed(total)):
+        return None
+    count = quotient.operand(1)
+    while count.value.op == "call" and count.method in KEEPING and count.receiver is not None:
+        count = count.receiver
+    ways = [count.value_at(number) for number in count.value.args] if count.value.op == "phi" else [count]
+    found = next((found for way in ways if (found := _sum_of(way)) is not None), None)
+    if any(map(is_size, _factors(total))) or found is None:
+        return None
+    loss = OfLoss(quotient.flow, quotient)
+    averaged = [each for each in loss.backward if averages_gradients(queries, each)]
+    return found[0] if averaged and not loss.scaled else None
+
+
+def _adds_up(place: Place) -> bool:
+    """Whether a value is a sum over the elements of a tensor, on one of the ways that it may come."""
+    ways = [place.value_at(number).root for number in place.value.args] if place.value.op == "phi" else [place]
+    return any(way.value.op == "call" and way.method in _ADDING_UP for way in ways)
+
+
 def _sum_of(place: Place) -> tuple[Place, Place] | None:
     """The collective that has summed a number over all ranks, or all that share the data, and what the number was on
     one of them; also of what a function of the project returns that is given it."""
@@ -137,9 +167,20 @@ def _sum_of(place: Place) -> tuple[Place, Place] | None:
     call = place
     while call.value.op == "call" and call.method in KEEPING and call.receiver is not None:
         call = call.receiver
+    if call.value.op == "call" and (own := _summed_result(call)) is not None:
+        return call, own
     results = returned(call) if call.value.op == "call" else None
     inner = next((found for each in results or () if (found := _in_place(each)) is not None), None)
     return (inner[0], passed_from(call, number_of(inner[1])).root) if inner is not None else None
+
+
+def _summed_result(call: Place) -> Place | None:
+    """What a collective was given that gives back the sum over all ranks: `accelerator.reduce(count, "sum")`."""
+    row = next((each.row for each in call.operations), None)
+    if row is None or row.result != "uniform" or row.operation is None or row.reads is None:
+        return None
+    given = call.argument(*row.reads)
+    return given.root if given is not None and is_sum(call.argument(*row.operation)) else None
 
 
 def _in_place(place: Place) -> tuple[Place, Place] | None:
@@ -261,6 +302,19 @@ def _report_share(place: Place, call: Place) -> Finding:
         f"`{place.unit.qualname}` divides `{place.operand(0).text}`, a sum on this rank alone, by a number that"
         f" `{call.method}` has summed over the ranks",
         help="reduce the sum over the ranks, too",
+        related=[Related(place.unit.path, call.at[0], "summed here")],
+        context=f"{place.unit.qualname}:{place.operand(0).text}",
+        severity="warning",
+    )
+
+
+def _report_trained(place: Place, call: Place) -> Finding:
+    return RULE.finding(
+        place.unit.path,
+        place.at,
+        f"`{place.unit.qualname}` divides `{place.operand(0).text}`, a sum on this rank alone, by a number that"
+        f" `{call.method}` has summed over the ranks; the gradients are averaged over the ranks besides",
+        help="multiply the loss by the number of ranks, or divide by the mean of the number over the ranks",
         related=[Related(place.unit.path, call.at[0], "summed here")],
         context=f"{place.unit.qualname}:{place.operand(0).text}",
         severity="warning",

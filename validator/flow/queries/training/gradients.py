@@ -30,6 +30,15 @@ def handed_losses(queries: Queries) -> Iterator[tuple[Place, Place]]:
             yield call, loss
 
 
+def averages_gradients(queries: Queries, backward: Place) -> bool:
+    """Whether the gradients that a `backward` computes are averaged over the ranks: by the library whose method it is,
+    or by wrappers of the program; not where something of the program sees to the division itself."""
+    flow = queries.flow
+    if any(queries.named_anywhere(*flow.models.gradients["dividing"])):
+        return False
+    return bool(backward.operations) or any(queries.named(*flow.models.gradients["averaging"]))
+
+
 def trained_through(queries: Queries, loss: Place) -> Iterator[Place]:
     """The calls through which the gradient of a loss goes, in functions that give it back too."""
     queue, seen = [loss.root], {(loss.unit, loss.root.number)}

@@ -351,3 +351,32 @@ class Onward(Derived):
 
     def _numbers(self, place: Place) -> set[int]:
         return {each.number for each in self.all if each.unit is place.unit}
+
+
+class OfLoss(Onward):
+    """What becomes of a part of a loss on its way to the gradients: whether they are computed of it (`trained`, at
+    `backward`) while nothing has multiplied it with a number of ranks (`scaled`). What collectives are given of it
+    besides is for others to read."""
+
+    def __init__(self, flow: Flow, start: Place) -> None:
+        self.scaled = False
+        self.backward: list[Place] = []
+        super().__init__(flow, start)
+
+    def _used(self, place: Place, user: Place) -> None:
+        if user.value.op == "binary" and any(is_size(user.value_at(number)) for number in user.value.args):
+            self.scaled = True
+        else:
+            super()._used(place, user)
+
+    def _attribute(self, attribute: Place) -> None:
+        super()._attribute(attribute)
+        if attribute.value.data == "backward":
+            self.backward += [user for user in attribute.users if user.value.op == "call"]
+
+    def _call(self, place: Place, call: Place) -> None:
+        if "backward" in call.method:
+            self.trained = True
+            self.backward.append(call)
+        elif not call.operations and not tells_of_ranks(call.method):
+            super()._call(place, call)

@@ -8,7 +8,9 @@ from validator.domains.axes import WORLD, Axes
 from validator.flow.callgraph.contexts import given
 from validator.flow.queries.base import Place
 
-KEEPING = frozenset({"item", "float", "cpu", "cuda", "clone", "detach", "to", "view", "squeeze"})
+KEEPING = frozenset({
+    "item", "float", "cpu", "cuda", "clone", "detach", "to", "view", "squeeze", "clamp", "clamp_min", "clip",
+})  # fmt: skip
 
 
 def summed(place: Place) -> Iterator[Place]:
@@ -34,7 +36,10 @@ def summed(place: Place) -> Iterator[Place]:
 
 def is_sum(operation: Place | None) -> bool:
     """Whether the operation that a collective is given, or has by itself, is a sum."""
-    return operation is None or any(str(o[1]).endswith("ReduceOp.SUM") for o in operation.closed.of("ext"))
+    if operation is None:
+        return True
+    told = operation.closed
+    return told.constant() == "sum" or any(str(o[1]).endswith("ReduceOp.SUM") for o in told.of("ext"))
 
 
 def spanned(call: Place) -> tuple[Axes, bool]:
