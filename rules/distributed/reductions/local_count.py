@@ -8,7 +8,10 @@ What it does
     sum of rows, of batches or of what a mask selects (`(x * mask).sum()`), that a collective has summed over the ranks
     is divided by their number on this rank, or a sum of this rank is divided by their number on all, and shown. Silent
     where a collective has reduced the count, and where nothing tells that ranks have different data. A note where rows
-    of a batch are multiplied: of a loader that drops what is left over all ranks have as many. A warning, too, where a
+    of a batch are multiplied: of a loader that drops what is left over all ranks have as many. A warning where a sum of
+    this rank is divided by a number that is summed over all ranks, and its gradients are computed, which DDP, FSDP,
+    DeepSpeed and accelerate average over the ranks besides, unless the loss is multiplied by the number of ranks or the
+    program sees to the division of gradients itself (`set_gradient_divide_factor`). A warning, too, where a
     sum over the batches that a `DistributedSampler` deals out to this rank is divided by the length of the whole data
     set, and shown, with nothing that reduces it over the ranks.
 
@@ -396,7 +399,49 @@ def _evaluation(accuracy: str, sampler: str = _PARTS, before: str = "pass") -> s
     return _EVALUATION.format(accuracy=accuracy, sampler=sampler, before=before)
 
 
+_GLOBAL_COUNT = """
+import torch
+import torch.nn.functional as F
+from accelerate import Accelerator
+
+def main(model, optimizer, loader):
+    accelerator = Accelerator()
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    for batch in loader:
+        mask = batch["labels"] != -100
+        losses = F.cross_entropy(model(batch["tokens"]), batch["labels"], reduction="none")
+        count = accelerator.reduce(mask.sum().float(), "{how}").clamp(min=1)
+        loss = (losses * mask).sum() / count{scale}{mark}
+        accelerator.backward(loss)
+        optimizer.step()
+        print(accelerator.reduce(loss.detach(), "mean"))
+"""
+
+_GLOBAL_MEAN = """
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+def weighted_mean(values, weights):
+    total, count = torch.dot(values, weights), weights.sum()
+    if dist.is_initialized():
+        count = count.detach().clone()
+        dist.all_reduce(count)
+    return total / count.clamp_min(1.0){mark}
+
+def train(model, optimizer, loader):
+    model = DistributedDataParallel(model)
+    {factor}
+    for values, weights in loader:
+        loss = weighted_mean(model(values), weights)
+        loss.backward()
+        optimizer.step()
+"""
+
 INCORRECT = [
+    # gradients are averaged over the ranks, a loss that is divided by a number of all of them as well
+    _GLOBAL_COUNT.format(how="sum", scale="", mark="  # error: MP580"),
+    _GLOBAL_MEAN.format(factor="", mark="  # error: MP580"),
     _evaluation("correct / len(data)  # error: MP580\n   "),
     _evaluation('f"accuracy {100.0 * correct / len(loader.dataset)}"  # error: MP580\n   '),
     _evaluation("correct_of(model, loader) / len(data)  # error: MP580\n   "),
@@ -506,6 +551,10 @@ def share_of(model, loader):
 ]
 
 CORRECT = [
+    # times the number of ranks; by the mean of the number; the program divides gradients by itself
+    _GLOBAL_COUNT.format(how="sum", scale=" * accelerator.num_processes", mark=""),
+    _GLOBAL_COUNT.format(how="mean", scale="", mark=""),
+    _GLOBAL_MEAN.format(factor="model.register_comm_hook(None, summed)", mark=""),
     _evaluation("correct / len(data)", "torch.utils.data.SequentialSampler(data)"),
     _evaluation("correct / len(sampler)", before="sampler = loader.sampler"),
     _evaluation("correct / len(data)", before="correct = reduce_sum(correct)"),
