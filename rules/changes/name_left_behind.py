@@ -10,7 +10,9 @@ What it does
     a program of the project, in texts that lead to parameters of a model (`"module.encoder.fc"`). Also: a parameter
     that options or fields filled by its name, handed on as a whole (`Model(**vars(args))`), and a key that a dictionary
     no longer gets while who reads that dictionary, told by a key beside that nothing else has, still looks it up, or
-    that only the default of an option names; and a key that a file of settings (YAML, JSON, TOML) still has, while all
+    that only the default of an option names; an attribute that others still store on objects of a class which reads it
+    under another name now; a class that a list of names in its file still calls as before (`_no_split_modules`); and a
+    key that a file of settings (YAML, JSON, TOML) still has, while all
     that looked it up before asks for another one in its place. A note where a recipe keeps a setting that nothing reads
     any more and that has no new name, and where a key is looked up whose maker is gone as a whole: what was written
     before may have it. Places of one file without a new name are one finding. Silent where a function asks whether
@@ -330,7 +332,82 @@ _OF_LARGE = """# file: configs/large.json
 }
 """
 
+_RESUMED = """# before: rl/data/samplers.py
+class Batches:
+    def __init__(self, count):
+        self.count = count
+        self.start_iter = 0
+
+    def __iter__(self):
+        yield from range(self.start_iter, self.count)
+# file: rl/data/samplers.py
+class Batches:
+    def __init__(self, count):
+        self.count = count
+        self.resume_step = 0
+
+    def __iter__(self):
+        yield from range(self.resume_step, self.count)
+# file: rl/data/loaders.py
+from torch.utils.data import DataLoader
+from rl.data.samplers import Batches
+
+
+def loaders(rows):
+    train = DataLoader(rows, batch_sampler=Batches(len(rows)))
+    return train, None
+# file: rl/other.py
+class Window:
+    def __init__(self):
+        self.start_iter = 3
+
+    def first(self):
+        return self.start_iter
+# file: rl/train.py
+from rl.data.loaders import loaders
+from rl.other import Window
+
+
+def train(rows, step):
+    train_data, _ = loaders(rows)
+    {stored} = step{mark}
+    return list(train_data), Window().first()
+"""
+
+_WRAPPED = """# before: rl/model.py
+from torch import nn
+
+
+class Policy(nn.Module):
+    _no_split_modules = ["EncoderLayer"]
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([EncoderLayer() for _ in range(4)])
+
+
+class EncoderLayer(nn.Module):
+    pass
+# file: rl/model.py
+from torch import nn
+
+
+class Policy(nn.Module):
+    _no_split_modules = ["{listed}"]{mark}
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([Block() for _ in range(4)])
+
+
+class Block(nn.Module):
+    pass
+"""
+
 INCORRECT = (
+    # another class has an attribute of that name; the object comes out of a loader
+    _RESUMED.format(stored="train_data.batch_sampler.start_iter", mark="  # error: MP901"),
+    _WRAPPED.format(listed="EncoderLayer", mark="  # error: MP901"),
     # settings of which the change renamed the key in one file; the other one has it as before
     _SETTINGS.format(
         old='h.get("clip_grad_norm", 1000.0)',
@@ -1012,6 +1089,9 @@ class EmbedImages(Unit):
 """,
 )
 CORRECT = (
+    _RESUMED.format(stored="train_data.batch_sampler.resume_step", mark=""),
+    _RESUMED.format(stored="Window().start_iter", mark=""),
+    _WRAPPED.format(listed="Block", mark=""),
     # the class of a library reads the file, and knows both names
     """# before: model.py
 from transformers import AutoConfig

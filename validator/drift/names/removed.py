@@ -171,7 +171,8 @@ class Names:
     def _is_stale(self, row: Occurrence, name: str, rows: list[Occurrence]) -> bool:
         """Whether a place asks for the name that was lost and not for one of a library."""
         if row.role == "spells":
-            return rows[0].kind == "function" and self._is_dispatched(row)
+            listed = rows[0].kind == "class" and self._is_listed(row, rows)
+            return listed or rows[0].kind == "function" and self._is_dispatched(row)
         if row.role == "tries":
             return self._is_tried_in_vain(row, rows)
         if row.role != "asks" or is_foreign(row.path):
@@ -270,6 +271,14 @@ class Names:
         assert row.unit is not None
         rows = self.after.of_file(row.unit.module.source).get(row.name, ())
         return any(each.unit is row.unit and each.role == "tries" for each in rows) and not is_expected(self.after, row)
+
+    def _is_listed(self, row: Occurrence, rows: list[Occurrence]) -> bool:
+        """Whether a text stands in a list beside a class of the same file that bore its name: by such names libraries
+        find the classes of a model (`_no_split_modules = ["Block"]`)."""
+        if row.unit is None or row.path not in {each.path for each in rows} or self.renamed(rows[0]) is None:
+            return False
+        users = (row.unit.code.values[user].op for user in row.unit.users.get(row.number, ()))
+        return sum(letter.isupper() for letter in row.name) > 1 and any(op in ("list", "tuple", "set") for op in users)
 
     def _is_dispatched(self, row: Occurrence) -> bool:
         """Whether a text is passed to a call of the project as the name of what it is to call."""
