@@ -6,7 +6,8 @@ What it does
     defines it, and where the calls that start at an entry point lead to the read although that entry point's own parser
     lacks it (not where a condition on anything but options decides). Known: groups, subparsers, `parents=`, helpers
     that add options, loops over literal names, `dest=`, `set_defaults`, `args.x = …` and `setattr` anywhere, dotted
-    options that become nested namespaces. Silent: parsers that code outside the project adds to, namespaces that take
+    options that become nested namespaces. Silent: parsers that code outside the project adds to, places where a
+    namespace may come that the program makes of others (`Namespace(**vars(args), **vars(known))`), namespaces that take
     in the keys of a configuration file or that a library that is not at hand gets, code that only a value of an option
     leads to which the parser does not know (neither a choice nor the default), places behind `hasattr`, `"x" in args`
     or `except AttributeError`, reads by `getattr` with a default.
@@ -79,6 +80,8 @@ def _judged(read: Read, namespaces: Namespaces) -> Verdict:
     opened = sorted((h.parser for h in read.held if h.parser.open), key=lambda parser: parser.name)
     if opened:
         return _silent(f"the parser of `{opened[0].name}` may have more options: {opened[0].reason}")
+    if namespaces.may_be_another(read):
+        return _silent("what comes here may as well be a namespace that the program makes of others")
     if any(h.parser in namespaces.filled for h in read.held):
         return _silent("the namespace takes in the keys of a configuration file")
     if any(h.parser in namespaces.filled_outside for h in read.held):
@@ -402,6 +405,39 @@ print(args.ds.offload)  # error: MP301
 )
 
 CORRECT = (
+    # two namespaces are made one
+    """# file: rl/__init__.py
+# file: rl/arguments.py
+import argparse
+
+
+def get_args(args=None):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float)
+    return parser.parse_args(args)
+# file: rl/train.py
+def train(args, make_dataset):
+    print(args.lr)
+    return make_dataset(args)
+# file: finetune.py
+import argparse
+
+from rl.arguments import get_args
+from rl.train import train
+
+
+def make_dataset(args):
+    return [args.sample_length]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--sample_length", type=int, default=80)
+    known, rest = parser.parse_known_args()
+    args = get_args(rest)
+    args = argparse.Namespace(**vars(args), **vars(known))
+    train(args, make_dataset=make_dataset)
+""",
     # a variable of a file that holds another parser when its functions run
     """import argparse
 

@@ -12,7 +12,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from functools import cache, cached_property
 from typing import NamedTuple
 
-from validator.domains.axes import LOCAL, NODE, SOME, WHOLE, Axes
+from validator.domains.axes import LOCAL, NODE, SOME, WHOLE, Axes, axes_of
 from validator.domains.spmd import UNIFORM, Causes, only, varying
 from validator.drift.change import Change, Pair, Side
 from validator.drift.statements.differences import Edit, Statement, in_head
@@ -29,6 +29,7 @@ from validator.flow.queries.ranks.random_draws import drawn_apart, draws, orders
 from validator.flow.queries.ranks.rank_shares import axes_of_rank
 from validator.flow.substitution import instantiated_causes
 from validator.models import models
+from validator.project import Project
 
 _ALIKE = "alike"
 _FEW = 3  # edits of a function, beyond which it does something else now
@@ -256,21 +257,31 @@ def _named(place: Place, names: dict[int, str]) -> str:
 
 
 def _of_seeds(place: Place) -> Iterator[Fact]:
-    """Whether ranks seed a state alike out of which the same function draws an order."""
+    """Whether ranks seed a state alike out of which the same function draws an order, or PyTorch's own in a program
+    that splits tensors over ranks: those of one group must draw the same dropout."""
     seeded = _seeded(place)
     seed = place.argument("seed", 0) if seeded else None
     if seed is None:
         return
     calls = (place.value_at(number) for number in numbers_of(place.unit, ("call",)))
-    if not any(seeded & _mixing(call) for call in calls):
+    orders_here = any(seeded & _mixing(call) for call in calls)
+    if not orders_here and not ("torch" in seeded and place.flow.project.analysis(_TensorParallel).used):
         return
     library = min(seeded)
     causes = instantiated_causes(seed.val.v, lambda position: place.flow.parameters.assumed(place.unit, position))
     if not varying(causes):
         yield Fact("agreement", f"the seed of {library}", _ALIKE, f"all ranks had the same seed of `{library}`", place)
-    elif only(causes, "rank", "member"):
-        text = f"each rank has its own, `{seed.text}`, out of which an order is drawn here"
+    elif (own := only(causes, "rank", "member")) and (orders_here or any(cause.axis != "dp" for cause in own)):
+        why = "out of which an order is drawn here" if orders_here else "also within a tensor-parallel group"
+        text = f"each rank has its own, `{seed.text}`, {why}"
         yield Fact("agreement", f"the seed of {library}", "own", text, place)
+
+
+class _TensorParallel:
+    """Whether a project has functions of its own about the ranks among which tensors are split."""
+
+    def __init__(self, project: Project) -> None:
+        self.used = any("tp" in axes_of(method.name) for method in project.functions())
 
 
 def _of_generators(place: Place, names: dict[int, str]) -> Iterator[Fact]:

@@ -251,6 +251,14 @@ class Namespaces:
                 text = unit.text(place.value.at).rpartition(".")[0] if place.value.op == "attr" else owner.text
                 yield Read(unit.scope, text, name, held, guards, how, place, kept)
 
+    def may_be_another(self, read: Read) -> bool:
+        """Whether what is asked may be a namespace that no parser gave: `Namespace(**vars(args), **vars(known))`."""
+        asked = read.place.operand(0 if read.place.value.op == "attr" else 1)
+        sites = (site.place for held in read.held for site in held.parser.sites)
+        parsed = {site.unit for site in sites if site is not None}
+        made = (o for o in asked.closed.of("made") if str(o[1]).endswith("Namespace"))
+        return any(o[2:] and o[2] not in parsed and rebuilt(self.flow, o[2]) is None for o in made)
+
     def _around(self, function: Method) -> dict[tuple[int, int], tuple[Guard, ...]]:
         """The conditions around the reads and calls of a function, by where these begin."""
         known = self._guards.get(function)
