@@ -102,7 +102,7 @@ def _keeping_in(queries: Queries, unit: Unit) -> Iterator[Place]:
 
 
 def _is_keeping(place: Place, switches: Collection[str]) -> bool:
-    """Whether a value is a `no_sync`: of an object, called or chosen for the rounds that keep, or called by its name."""
+    """Whether a value is a `no_sync`: of an object, called or chosen for the rounds that keep, or called by name."""
     if place.value.op == "attr":
         return place.value.data in switches and "no_" in place.value.data
     called = place.value.op == "call" and place.operand(0).value.op != "attr" and place.method in switches

@@ -103,7 +103,9 @@ def coincide(one: Way, other: Way) -> bool:
     if len(headers) != 1 or len({test.unit for test in tests}) != 1:
         return False
     loop = tests[0].unit.code.loops.get(headers.pop())
-    for expands in (False, True) if loop is not None else ():
+    if loop is None:
+        return False
+    for expands in (False, True):
         try:
             if _coincide(*([(_Loop(s.test, s.test, loop, expands), s.holds) for s in way] for way in (one, other))):
                 return True
@@ -418,7 +420,9 @@ def _of_rounds(way: Way) -> Way:
 def _is_computed(test: Place) -> bool:
     code = test.unit.code
     loop = code.loops.get(code.blocks[test.value.block].loop)
-    for expands in (False, True) if loop is not None and test.value.data in _COMPARED else ():
+    if loop is None or test.value.data not in _COMPARED:
+        return False
+    for expands in (False, True):
         try:
             _Loop(test, test, loop, expands)._case(0, [])
         except _NotComputed:
