@@ -30,7 +30,14 @@ from validator.flow.values import Obj, Val
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP428", "hybrid-mesh-reversed", "warning", "1.0", tokens=("fully_shard", "FullyShardedDataParallel"))
+RULE = Rule(
+    "MP428",
+    "hybrid-mesh-reversed",
+    "warning",
+    "1.0",
+    tokens=("fully_shard", "FullyShardedDataParallel"),
+    solves=True,
+)
 
 # Of what shards: the parameter that takes the mesh, and its position.
 _TAKING = {
