@@ -68,6 +68,21 @@ def of_dimension(name: str) -> str:
     return next(iter(found)) if len(found) == 1 else name
 
 
+# What data parallelism does along a dimension: each rank has all parameters, or a shard of them.
+_REPLICATES = frozenset({"replicate", "replicated", "replica", "replicas", "ddp"})
+_SHARDS = frozenset({"shard", "sharded", "shards", "fsdp", "zero"})
+
+
+def of_data_parallelism(name: str) -> str:
+    """Whether a mesh dimension is one along which parameters are a `replicate` or a `shard`, by its name; empty where
+    it says neither, or is one of tensor, pipeline or expert parallelism: `dp_shard_cp` shards, `tp_shard` does not."""
+    words = {word.lower() for part in re.split(r"[^A-Za-z]+", name) for word in _PIECE.findall(part)}
+    replicates, shards = bool(words & _REPLICATES), bool(words & _SHARDS)
+    if replicates is shards or axes_of(name) & {"tp", "pp", "ep"}:
+        return ""
+    return "replicate" if replicates else "shard"
+
+
 _BUT = "world but "
 
 

@@ -14,6 +14,7 @@ Objects are tuples whose first element says what they are:
 | `("dict", items, rest)` | a dictionary; `rest`: what other keys have; None: there are none; `BOTTOM`: nobody knows |
 | `("group", axes, ranks, backend)` | a process group; `"several"`: one of several, `"every"`: these fill the job |
 | `("mesh", dimensions, whole)` | a device mesh, dimensions None where not known; whether it holds all that were made |
+| `("mesh", dimensions, whole, "flat")` | one whose dimensions have been made one |
 | `("size", group)` | how many ranks a group (a value) has; `("counted", group)`: beside a list, that it is as long |
 | `("beyond", group, k)` | `k` more than a group has ranks (k is not 0); `("miscounted", group, k)`: a list so long |
 | `("several", True)` | a test that fails in a job of one process; False: that holds there, and only there |

@@ -27,7 +27,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   result's (`validator.domains.placement` has the steps); `wraps = [parameter, position]`: what the result is made from;
   `over = [parameter, position]`: the group among which that works.
 - `under = {attribute = [parameter, position]}`: the result keeps these arguments under these attributes. What it keeps
-  as `module` is what calling it calls.
+  as `module` is what calling it calls. `otherwise = {attribute = [classes]}`: where None or nothing is passed for one
+  of them, the library makes an object of one of these classes.
 - `rank_of = [parameter, position]`: the group whose rank is returned; `widened = {flag = [axes]}`: a flag adds axes.
 - `when = [parameter]`: only a collective if one of these is passed; `on_state = [tags]`: only on such receivers;
   `arg_state = [parameter, position, tag]`: only where that argument is placed so; `spread = [parameter, position]`: for
@@ -214,6 +215,7 @@ class Row(NamedTuple):
     unless: tuple[str, int] | None = None
     default_drop: float = 0.0
     under: dict[str, Any] = {}  # noqa: RUF012  (attribute of the result -> the argument that is kept there)
+    otherwise: dict[str, list[str]] = {}  # noqa: RUF012  (attribute -> classes of what is made where none is passed)
     gathered: tuple[str, ...] = ()
     sharded: tuple[str, int] | None = None
     shares: tuple[tuple[str, int], tuple[str, int]] | None = None  # the rank whose part is taken, of how many parts

@@ -138,9 +138,8 @@ class _Order:
         inside = [call for call in self.own if call.unit.code.blocks[call.value.block].loop == loop]
         if any(map(holds_gradient, self.gradients.queries.values(step.unit, "attr", "store_attr"))):
             return False  # they may be added up elsewhere
-        return bool(inside) and any(
-            coincide(switch.test, switch.test, (not switch.holds, not switch.holds)) for switch in deciding(step)
-        )
+        leaving = ((switch._replace(holds=not switch.holds),) for switch in deciding(step))
+        return bool(inside) and any(coincide(way, way) for way in leaving)
 
 
 def _decided(call: Place, loop: int) -> bool:

@@ -16,14 +16,14 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.training.loop_rounds import Switch, coincide, deciding, switch
+from validator.flow.queries.training.loop_rounds import Way, asserted, coincide, deciding, ways_of, ways_to
 from validator.flow.queries.training.optimizers import optimizer_of
 from validator.project import Project
 from validator.rule import Rule
@@ -37,71 +37,104 @@ def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     for unit in queries.mentioning(*queries.flow.models.likely["accumulating"]):
         steps = [] if is_aside(unit.path) else list(_steps(queries, unit))
-        for sync in _syncs(queries, unit) if steps else ():
-            step = next((each for each in steps if _is_apart(sync, each)), None)
+        for kept in _kept(queries, unit) if steps else ():
+            step = next((each for each in steps if coincide(kept, each)), None)
             if step is not None:
-                yield _finding(sync, step)
+                yield _finding(kept, step)
 
 
-def _is_apart(sync: Switch, step: Switch) -> bool:
-    return sync.test != step.test and coincide(sync.test, step.test, (not sync.holds, step.holds))
-
-
-def _steps(queries: Queries, unit: Unit) -> Iterator[Switch]:
-    """What decides in which rounds an optimizer steps."""
+def _steps(queries: Queries, unit: Unit) -> Iterator[Way]:
+    """By which tests an optimizer steps in a round."""
     for call in queries.calls_in(unit):
-        if call.method == "step" and optimizer_of(call) is not None:
-            yield from deciding(call)
-        for target in queries.targets(call):
-            for position, holds in _asked_to_step(queries, target):
-                given = argument_of(unit, call.number, target, position)
-                found = switch(call.value_at(given), holds) if given is not None else None
-                if found is not None:
-                    yield found
+        if _is_step(call):
+            yield from ways_to(call)
+        yield from _through(queries, call, _steps_in)
 
 
-def _asked_to_step(queries: Queries, unit: Unit) -> Iterator[tuple[int, bool]]:
-    """The parameters that tell a function whether its optimizer steps, and how: `if update: optimizer.step()`."""
-    for call in queries.calls_in(unit) if unit in queries.flow.mentions.calling("step") else ():
-        if call.method == "step" and optimizer_of(call) is not None:
-            for branch, way in unit.control.settled(call.value.block):
-                end = unit.code.blocks[branch].end
-                test = call.value_at(end[1]).root
-                if test.value.op == "param":
-                    yield test.value.data[0], way == end[2]
+def _steps_in(queries: Queries, unit: Unit) -> Iterator[Place]:
+    calls = queries.calls_in(unit) if unit in queries.flow.mentions.calling("step") else ()
+    return (call for call in calls if _is_step(call))
 
 
-def _syncs(queries: Queries, unit: Unit) -> Iterator[Switch]:
-    """What decides in which rounds gradients are reduced: what switches it is given, or a `no_sync` that is skipped."""
+def _is_step(call: Place) -> bool:
+    return call.method == "step" and optimizer_of(call) is not None
+
+
+def _through(queries: Queries, call: Place, doing: Callable[[Queries, Unit], Iterator[Place]]) -> Iterator[Way]:
+    """By which tests something is done in a function that is told whether to: `if update: optimizer.step()`."""
+    for target in queries.targets(call):
+        for place in doing(queries, target):
+            for position, holds in _told(place):
+                given = argument_of(call.unit, call.number, target, position)
+                if given is not None:
+                    yield from ways_of(call.value_at(given), holds)
+
+
+def _told(place: Place) -> Iterator[tuple[int, bool]]:
+    """The parameters that decide in a function over a place, and how they come out there."""
+    unit = place.unit
+    for branch, way in unit.control.settled(place.value.block):
+        end = unit.code.blocks[branch].end
+        test, holds = asserted(place.value_at(end[1]), way == end[2])
+        if test.value.op == "param":
+            yield test.value.data[0], holds
+
+
+def _kept(queries: Queries, unit: Unit) -> Iterator[Way]:
+    """By which tests gradients are kept in a round, not reduced: what switches that is given, or a `no_sync`."""
     switches = queries.flow.models.likely["accumulating"]
-    for number, value in enumerate(unit.code.values):
-        place = Place(queries.flow, unit, number)
-        given = place.operand(1) if value.op == "store_attr" and value.data in switches else None
-        if value.op == "call" and place.method in switches:
-            if "no_" in place.method:
-                yield from (Switch(test, not holds) for test, holds in deciding(place))
-                continue
-            given = place.operand(1) if value.data.names else None
-        if given is None:
-            continue
-        if (found := switch(given, True)) is not None:
-            yield found
-        elif isinstance(on := given.val.constant(), bool):
-            yield from (Switch(test, holds is on) for test, holds in deciding(place))
+    for place in queries.values(unit, "attr", "call", "store_attr"):
+        if place.value.op == "call":
+            yield from _through(queries, place, _keeping_in)
+        given = _given(place, switches)
+        if _is_keeping(place, switches) or given is not None and given.val.constant() is False:
+            yield from ways_to(place)
+        elif given is not None and given.val.constant() is True:
+            yield from ((switch._replace(holds=not switch.holds),) for switch in deciding(place))
+        elif given is not None:
+            yield from ways_of(given, False)
 
 
-def _finding(sync: Switch, step: Switch) -> Finding:
-    unit = sync.test.unit
-    stepping, reducing = (f"`{each.test.text}`{'' if each.holds else ' does not hold'}" for each in (step, sync))
+def _keeping_in(queries: Queries, unit: Unit) -> Iterator[Place]:
+    switches = queries.flow.models.likely["accumulating"]
+    values = queries.values(unit, "attr", "call") if unit in queries.mentioning(*switches) else ()
+    return (place for place in values if _is_keeping(place, switches))
+
+
+def _is_keeping(place: Place, switches: Collection[str]) -> bool:
+    """Whether a value is a `no_sync`: of an object, called or chosen for the rounds that keep, or called by name."""
+    if place.value.op == "attr":
+        return place.value.data in switches and "no_" in place.value.data
+    called = place.value.op == "call" and place.operand(0).value.op != "attr" and place.method in switches
+    return called and "no_" in place.method
+
+
+def _given(place: Place, switches: Collection[str]) -> Place | None:
+    """What a switch is given: `model.require_backward_grad_sync = x`, `model.set_requires_gradient_sync(x)`."""
+    value = place.value
+    if value.op == "store_attr":
+        return place.operand(1) if value.data in switches else None
+    switching = value.op == "call" and place.method in switches and "no_" not in place.method and value.data.names
+    return place.operand(1) if switching else None
+
+
+def _finding(kept: Way, step: Way) -> Finding:
+    test = kept[-1].test
+    stepping = " and ".join(_said(each.test, each.holds) for each in step)
+    reducing = " or ".join(_said(each.test, not each.holds) for each in kept)
     return RULE.finding(
-        unit.path,
-        sync.test.at,
+        test.unit.path,
+        test.at,
         f"the optimizer steps where {stepping}, and gradients are reduced where {reducing}:"
-        f" in other rounds{sync.test.where}",
+        f" in other rounds{test.where}",
         help="decide both by one variable",
-        related=[Related(unit.path, step.test.at[0], "by this the optimizer steps")],
-        context=f"{unit.qualname}:{sync.test.text}",
+        related=[Related(test.unit.path, step[0].test.at[0], "by this the optimizer steps")],
+        context=f"{test.unit.qualname}:{test.text}",
     )
+
+
+def _said(test: Place, holds: bool) -> str:
+    return f"`{test.text}`{'' if holds else ' does not hold'}"
 
 
 INCORRECT = [
@@ -159,6 +192,45 @@ def switched(model, batches, optimizer, every):
         if i % every == every - 1:
             optimizer.step()
 """,
+    # the method is chosen, and called later; the last batch steps, too
+    """
+import contextlib
+
+import torch
+
+def train(args, model, batches, optimizer):
+    for number, batch in enumerate(batches):
+        reduces = number % args.every == 0  # error: MP559
+        context = contextlib.nullcontext if args.fsdp or reduces else model.no_sync
+        with context():
+            model(batch).backward()
+        if (number + 1) % args.every == 0 or number == len(batches) - 1:
+            optimizer.step()
+
+def by_variable(model, batches, optimizer, every):
+    for number, batch in enumerate(batches):
+        model.set_requires_gradient_sync(number % every == 0 and number > 0)  # error: MP559
+        model(batch).backward()
+        steps = (number + 1) % every == 0 or number + 1 == len(batches)
+        if steps:
+            optimizer.step()
+""",
+    # the context is chosen by a function
+    """
+import contextlib
+
+import torch
+
+def maybe_no_sync(model, reduces):
+    return contextlib.nullcontext() if reduces else model.no_sync()
+
+def train(model, batches, optimizer, every):
+    for number, batch in enumerate(batches):
+        with maybe_no_sync(model, number % every == 0):  # error: MP559
+            model(batch).backward()
+        if (number + 1) % every == 0:
+            optimizer.step()
+""",
 ]
 
 CORRECT = [
@@ -194,5 +266,71 @@ def train(model, batches, optimizer, every, log):
             optimizer.step()
         if number % log == 0:
             print(number)
+""",
+    # more is reduced than is used up; the last batch may be reduced with the rest
+    """
+import contextlib
+
+import torch
+
+def train(args, model, batches, optimizer):
+    for number, batch in enumerate(batches):
+        reduces = (number + 1) % args.every == 0 or number == len(batches) - 1
+        context = contextlib.nullcontext if args.fsdp or reduces else model.no_sync
+        with context():
+            model(batch).backward()
+        if (number + 1) % args.every == 0 or number == len(batches) - 1:
+            optimizer.step()
+
+def first_too(model, batches, optimizer, every):
+    for number, batch in enumerate(batches):
+        if number == 0 or number % every == every - 1:
+            context = contextlib.nullcontext()
+        else:
+            context = model.no_sync()
+        with context:
+            model(batch).backward()
+        if (number + 1) % every == 0:
+            optimizer.step()
+
+def kept(model, batches, optimizer, every):
+    for number, batch in enumerate(batches):
+        keeps = number % every != every - 1 and number + 1 != len(batches)
+        model.set_requires_gradient_sync(not keeps)
+        model(batch).backward()
+        if (number + 1) % every == 0 or number + 1 == len(batches):
+            optimizer.step()
+
+def all_but_last(model, batches, optimizer):
+    for number, batch in enumerate(batches):
+        with contextlib.nullcontext() if number == len(batches) - 1 else model.no_sync():
+            model(batch).backward()
+    optimizer.step()
+""",
+    # counted from one; the first rounds are reduced, whatever comes
+    """
+import contextlib
+
+import torch
+
+def maybe_no_sync(model, reduces):
+    return contextlib.nullcontext() if reduces else model.no_sync()
+
+def train(model, batches, optimizer, every):
+    for number, batch in enumerate(batches, start=1):
+        with maybe_no_sync(model, number % every == 0):
+            model(batch).backward()
+        if number % every == 0:
+            optimizer.step()
+
+def warm(model, batches, optimizer, every, rounds):
+    for number, batch in enumerate(batches):
+        reduces = number < rounds or (number + 1) % every == 0
+        with maybe_no_sync(model, reduces):
+            model(batch).backward()
+        if number < rounds:
+            optimizer.step()
+        elif (number + 1) % every == 0:
+            optimizer.step()
 """,
 ]

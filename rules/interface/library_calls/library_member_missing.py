@@ -4,7 +4,9 @@ What it does
     Reports `receiver.name` (read or called) where the receiver is certain to be an object that code of the project made
     of a class of the standard library, torch, transformers, trl, accelerate, peft, deepspeed, datasets or Lightning,
     and where no release of the library that the tables know gives such an object that name: neither the class, nor one
-    above it, nor other code of the library that sets attributes on objects. Silent: classes with `__getattr__` or with
+    above it, nor other code of the library that sets attributes on objects. What an object of a library makes for
+    itself, as it is passed nothing, is such an object, too: `loader.sampler` of `DataLoader(data, batch_sampler=x)` is
+    a `SequentialSampler`, which has no `set_epoch`. Silent: classes with `__getattr__` or with
     members under computed names; names that the project sets on any object; places behind `hasattr`, `getattr` with a
     default, or `except AttributeError`; objects that a call of a library may have put into one of its own
     (`tqdm(loader)`); tests.
@@ -33,17 +35,20 @@ RULE = Rule("MP158", "library-member-missing", "error", stable_since="1.0", solv
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for place, classes in project.analysis(LibraryObjects).asked_in_vain():
+    objects = project.analysis(LibraryObjects)
+    for place, classes in objects.asked_in_vain():
         name, (line, column, end_line, end_column) = place.value.data, place.at
         made = " nor ".join(f"`{each}`" for each in classes)
         subject = f"{made} has no" if len(classes) == 1 else f"neither {made} has"
         known = sorted(each for cls in classes for each in members_of(cls) or () if not each.startswith("_"))
         hint = nearest(name, known)
+        maker = objects.maker(place.operand(0))
+        itself = f"`{maker}` made `{place.operand(0).text}` itself, as none was passed: pass one, ask another, or "
         yield RULE.finding(
             place.unit.path,
             (line, column, end_line, end_column),
             f"{subject} `{name}` in any release",
-            help=f"use a member that it has{hint}",
+            help=f"{itself if maker else ''}use a member that it has{hint}",
             context=f"{place.unit.scope.qualname}:{classes[0]}.{name}",
         )
 
@@ -83,6 +88,31 @@ class Trainer:
     def run(self):
         self.optimizer.load_states({})  # error: MP158
         return self.done.isset()  # error: MP158
+""",
+    # what a loader makes for itself
+    """\
+from torch.utils.data import BatchSampler, DataLoader
+from torch.utils.data.distributed import DistributedSampler
+
+
+def train(model, dataset, epochs):
+    batches = BatchSampler(DistributedSampler(dataset), batch_size=8, drop_last=True)
+    loader = DataLoader(dataset, batch_sampler=batches)
+    for epoch in range(epochs):
+        loader.sampler.set_epoch(epoch)  # error: MP158
+        for batch in loader:
+            model(batch)
+
+
+class Trainer:
+    def __init__(self, dataset):
+        self.loader = DataLoader(dataset, 8, shuffle=True, sampler=None)
+
+    def run(self, epochs):
+        for epoch in range(epochs):
+            sampler = self.loader.sampler
+            sampler.set_epoch(epoch)  # error: MP158
+            self.loader.batch_sampler.set_epoch(epoch)  # error: MP158
 """,
 )
 
@@ -156,5 +186,53 @@ def run(model, wrap, distributed):
     wrapped = wrap(optimizer)
     local = threading.local()
     return args.steps, wrapped.loss_scale, local.stack
+""",
+    # the sampler that was passed, perhaps; what it is asked for first; what another library has put around the loader
+    """\
+from accelerate import Accelerator
+from torch.utils.data import BatchSampler, DataLoader
+from torch.utils.data.distributed import DistributedSampler
+
+
+class Buckets(BatchSampler):
+    def set_epoch(self, epoch):
+        self.epoch = epoch
+
+
+def loader_of(dataset, distributed, sampler=None):
+    sampler = DistributedSampler(dataset) if distributed else sampler
+    return DataLoader(dataset, 8, shuffle=sampler is None, sampler=sampler)
+
+
+def either(dataset, distributed):
+    if distributed:
+        return DataLoader(dataset, 8, sampler=DistributedSampler(dataset))
+    return DataLoader(dataset, 8, shuffle=True)
+
+
+def train(dataset, epochs, options):
+    known = DataLoader(dataset, batch_sampler=BatchSampler(DistributedSampler(dataset), 8, True))
+    buckets = DataLoader(dataset, batch_sampler=Buckets(DistributedSampler(dataset), 8, True))
+    plain = DataLoader(dataset, 8, shuffle=True)
+    spread = DataLoader(dataset, **options)
+    for epoch in range(epochs):
+        loader_of(dataset, True).sampler.set_epoch(epoch)
+        either(dataset, True).sampler.set_epoch(epoch)
+        known.batch_sampler.sampler.set_epoch(epoch)
+        buckets.batch_sampler.set_epoch(epoch)
+        spread.sampler.set_epoch(epoch)
+        if isinstance(plain.sampler, DistributedSampler):
+            plain.sampler.set_epoch(epoch)
+        if hasattr(plain.batch_sampler, "set_epoch"):
+            plain.batch_sampler.set_epoch(epoch)
+        print(plain.sampler.data_source, plain.batch_sampler.sampler.num_samples)
+
+
+def prepared(dataset, epochs):
+    accelerator = Accelerator()
+    loader = accelerator.prepare(DataLoader(dataset, 8, shuffle=True))
+    for epoch in range(epochs):
+        loader.sampler.set_epoch(epoch)
+        loader.batch_sampler.set_epoch(epoch)
 """,
 )

@@ -38,14 +38,35 @@ class LibraryObjects:
     def _made(self, place: Place) -> tuple[str, ...]:
         """The classes of which an object is that the project made; none where it may be something else."""
         classes = _classes(place)
-        if classes and not self._are_made_here(place) and not self._wrapped.isdisjoint(classes):
-            return ()
-        return classes
+        return () if classes and self._may_be_wrapped(place, classes) else classes
+
+    def _may_be_wrapped(self, place: Place, classes: tuple[str, ...]) -> bool:
+        """Whether an object of some classes, or the one of which it is an attribute, may be one of a library around it
+        by now."""
+        if not self._are_made_here(place) and not self._wrapped.isdisjoint(classes):
+            return True
+        owners = [way.operand(0) for way in self._ways(place) if way.value.op == "attr"]
+        known = [(owner, _classes(owner)) for owner in owners]
+        return any(held and self._may_be_wrapped(owner, held) for owner, held in known)
+
+    @staticmethod
+    def _ways(place: Place) -> list[Place]:
+        """The values that a variable may hold."""
+        return [place.value_at(number).root for number in origins(place.unit, place.root.number)]
+
+    def maker(self, place: Place) -> str:
+        """The class of which an object is an attribute that the library filled itself, as nothing was passed for it;
+        empty where it is none."""
+        call = self.flow.models.call
+        for way in self._ways(place):
+            for each in _classes(way.operand(0)) if way.value.op == "attr" else ():
+                if (row := call(each)) is not None and way.value.data in row.otherwise:
+                    return each
+        return ""
 
     def _are_made_here(self, place: Place) -> bool:
         """Whether a variable holds just what calls of classes gave in the same function."""
-        ways = (place.value_at(number).root for number in origins(place.unit, place.root.number))
-        return all(way.value.op == "call" and not _is_handed_on(way) for way in ways)
+        return all(way.value.op == "call" and not _is_handed_on(way) for way in self._ways(place))
 
     @cached_property
     def _wrapped(self) -> frozenset[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from validator.domains.axes import SOME, WHOLE, Axes, of_dimension
 from validator.domains.spmd import rank
 from validator.flow.calls.arguments import Arguments, argument
-from validator.flow.values import Obj, Val, group_of, obj
+from validator.flow.values import Obj, Val, group_of, join, obj
 
 
 def method_of_mesh(o: Obj, arguments: Arguments) -> Val:
@@ -26,8 +26,13 @@ def method_of_mesh(o: Obj, arguments: Arguments) -> Val:
     if name == "get_rank":
         return Val(v=rank(WHOLE))
     if name == "_flatten":
-        return obj("mesh", dimensions, whole)
+        return obj("mesh", dimensions, whole, "flat")
     return Val()
+
+
+def dimensions_of(mesh: Obj) -> tuple[str, ...]:
+    """The names of the dimensions of a mesh, in their order; none where they are not known, or one was made of all."""
+    return mesh[1] if mesh[0] == "mesh" and len(mesh) == 3 and mesh[1] is not None else ()
 
 
 def _axes(dimensions: tuple[str, ...] | None, whole: bool | None, given: object, is_given: bool) -> Axes:
@@ -53,10 +58,15 @@ def made_mesh(arguments: Arguments) -> Val:
 
 
 def part_of_mesh(mesh: Obj, key: Val) -> Val:
-    """`mesh["dp"]`, `mesh["dp", "cp"]`: a part of a mesh; of all its dimensions it is the mesh."""
-    names: list[object] = [key.constant()]
-    for o in key.of("tuple"):
-        names = [part.constant() for part in o[1]]
+    """`mesh["dp"]`, `mesh["dp", "cp"]`: a part of a mesh, each that the key may name; of all its dimensions it is the
+    mesh."""
+    keys = [
+        [part.constant() for part in o[1]] if o[0] == "tuple" else [o[2] if o[0] == "const" else None] for o in key.each
+    ]
+    return join(_part(mesh, names) for names in keys or [[None]])
+
+
+def _part(mesh: Obj, names: list[object]) -> Val:
     if not all(isinstance(name, str) for name in names):
         return obj("mesh", None, None)
     if mesh[1] is None or mesh[2] is None:

@@ -296,10 +296,22 @@ def _keeping(it: _Described) -> Val:
     """What a library makes of arguments that it keeps as attributes; where none is passed, it makes one itself."""
     if not it.row.under:
         return BOTTOM
-    given = {name: it.given(which) for name, which in sorted(it.row.under.items())}
-    rest = UNKNOWN if any(name in ("*", "**") for name, _ in it.arguments) else readers.OF_NOBODY
-    kept = {name: rest if v is None else readers.OF_NOBODY if v.is_const(None) else v for name, v in given.items()}
-    return obj("keeping", obj("dict", tuple((name, bare(v)) for name, v in kept.items()), None))
+    spread = any(name in ("*", "**") for name, _ in it.arguments)
+    kept = ((name, _kept(it, name, it.given(which), spread)) for name, which in sorted(it.row.under.items()))
+    return obj("keeping", obj("dict", tuple((name, bare(v)) for name, v in kept), None))
+
+
+def _kept(it: _Described, name: str, given: Val | None, spread: bool) -> Val:
+    """What stands under an attribute for which an argument is passed, or what the library makes instead of None."""
+    if given is None and spread:
+        return UNKNOWN
+    classes = it.row.otherwise.get(name, ())
+    made = join(Val(frozenset({("made", each)})) for each in classes) if classes else readers.OF_NOBODY
+    if given is None or given.is_const(None):
+        return made
+    if classes and NONE_OBJ in given.objs:
+        return join2(Val(given.objs - {NONE_OBJ}, given.v, given.n, given.p, given.state), made)
+    return given
 
 
 def _holding(it: _Described) -> Val:

@@ -22,6 +22,7 @@ _SIZES = range(1, 9)
 _MANY = 3  # sizes in one test, beyond which there is too much to try
 _LONG = 64  # rounds of a loop whose length is written out
 _FEW = 4  # cases, below which nothing is said
+_WAYS = 16  # ways to one place, beyond which no more are told apart
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "Add": operator.add, "Sub": operator.sub, "Mult": operator.mul, "FloorDiv": operator.floordiv,
     "Mod": operator.mod, "Div": operator.truediv,
@@ -52,6 +53,9 @@ class Switch(NamedTuple):
 
     test: Place
     holds: bool
+
+
+Way = tuple[Switch, ...]  # comparisons that together bring something about
 
 
 class _NotComputed(Exception):
@@ -90,40 +94,43 @@ def _in_loop(test: Place, at: Place) -> Rounds | None:
     return None
 
 
-def coincide(one: Place, other: Place, wanted: tuple[bool, bool]) -> bool:
-    """Whether in some round of the loop in which two comparisons stand they come out as `wanted`, whatever the sizes
-    above one that divide each other evenly, and for which the second one comes out so at all; False where one of them
-    cannot be computed."""
-    code = one.unit.code
-    header = code.blocks[one.value.block].loop
-    if header not in code.loops or code.blocks[other.value.block].loop != header:
+def coincide(one: Way, other: Way) -> bool:
+    """Whether in some round of the loop in which the comparisons of two ways stand all of both come out as they are to,
+    whatever the sizes above one that divide each other evenly, and for which those of the second one come out so at
+    all; False where one of them cannot be computed."""
+    tests = [switch.test for switch in (*one, *other)]
+    headers = {test.unit.code.blocks[test.value.block].loop for test in tests}
+    if len(headers) != 1 or len({test.unit for test in tests}) != 1:
+        return False
+    loop = tests[0].unit.code.loops.get(headers.pop())
+    if loop is None:
         return False
     for expands in (False, True):
         try:
-            loops = [_Loop(each, each, code.loops[header], expands) for each in (one, other)]
-            if _coincide(loops[0], loops[1], wanted):
+            if _coincide(*([(_Loop(s.test, s.test, loop, expands), s.holds) for s in way] for way in (one, other))):
                 return True
         except _NotComputed:
             continue
     return False
 
 
-def _coincide(one: _Loop, other: _Loop, wanted: tuple[bool, bool]) -> bool:
-    one._case(0, [])  # to meet the terms
-    other.terms = one.terms
-    other._case(0, [])
-    terms = list(one.terms)
+def _coincide(one: list[tuple[_Loop, bool]], other: list[tuple[_Loop, bool]]) -> bool:
+    loops = [loop for loop, _ in (*one, *other)]
+    met: dict[Term, int] = {}
+    for loop in loops:
+        loop.terms = met
+        loop._case(0, [])
     cases = 0
-    for sizes in product(_SIZES[1:], repeat=len(terms)) if 0 < len(terms) <= _MANY else ():
-        one.terms = other.terms = dict(zip(terms, sizes, strict=True))
-        several = one._rounds()
+    for sizes in product(_SIZES[1:], repeat=len(met)) if 0 < len(met) <= _MANY else ():
+        terms = dict(zip(met, sizes, strict=True))
+        for loop in loops:
+            loop.terms = terms
+        several = loops[0]._rounds()
         if len(several) < 2 or not all(max(a, b) % min(a, b) == 0 for a in sizes for b in sizes):
             continue
-        found = [(one._case(n, several), other._case(n, several)) for n in range(len(several))]
-        if all(second is not wanted[1] for _, second in found):
-            continue
-        cases += 1
-        if wanted not in found:
+        rounds = [n for n in range(len(several)) if all(each._case(n, several) is holds for each, holds in other)]
+        cases += bool(rounds)
+        if rounds and not any(all(each._case(n, several) is holds for each, holds in one) for n in rounds):
             return False
     return cases >= _FEW
 
@@ -325,7 +332,100 @@ def deciding(place: Place) -> Iterator[Switch]:
 
 def switch(place: Place, holds: bool) -> Switch | None:
     """The comparison that a value is, or that it is the opposite of."""
+    place, holds = asserted(place, holds)
+    return Switch(place, holds) if place.value.op == "compare" else None
+
+
+def asserted(place: Place, holds: bool) -> tuple[Place, bool]:
+    """A condition without `not`, and how it comes out."""
     place = place.root
     while place.value.op == "unary" and place.value.data == "Not":
         place, holds = place.operand(0).root, not holds
-    return Switch(place, holds) if place.value.op == "compare" else None
+    return place, holds
+
+
+def ways_to(place: Place) -> list[Way]:
+    """The ways by which a place is reached in a round of its loop, as far as they hang on the loop's number: each is
+    enough, where nothing else stands against it. Behind `if a or b` either of both, behind `if a and b` both at once.
+    """
+    return [way for way in map(_of_rounds, _reaching(place)) if way]
+
+
+def ways_of(place: Place, holds: bool) -> list[Way]:
+    """The ways by which a condition comes out so in a round of its loop, as far as they hang on the loop's number."""
+    return [way for way in map(_of_rounds, _outcomes(place, holds)) if way]
+
+
+def _reaching(place: Place) -> list[Way]:
+    control, blocks = place.unit.control, place.unit.code.blocks
+    loop = blocks[place.value.block].loop
+    settled = [row for row in control.settled(place.value.block) if blocks[row[0]].loop == loop]
+    found: list[Way] = [()]
+    for row in settled:
+        found = _both(found, _by(place, row))
+    for block in (place.value.block, *(branch for branch, _ in settled)):
+        arms = [row for row in control.arms.get(block, ()) if blocks[row[0]].loop == loop]
+        if len(arms) > 1:
+            found = _both(found, [way for row in arms for way in _by(place, row)])
+    return found
+
+
+def _by(place: Place, row: tuple[int, int]) -> list[Way]:
+    """The ways by which a branch goes one way."""
+    kind, *end = place.unit.code.blocks[row[0]].end
+    return _outcomes(place.value_at(end[0]), row[1] == end[1]) if kind == "branch" else [()]
+
+
+def _outcomes(place: Place, holds: bool) -> list[Way]:
+    """The ways by which a condition comes out so; the empty one where that hangs on something else."""
+    place, holds = asserted(place, holds)
+    if place.value.op == "compare":
+        return [(Switch(place, holds),)]
+    chosen = _short_circuit(place)
+    if chosen is None:
+        return [()]
+    parts = [_outcomes(place.operand(index), holds) for index in range(len(place.value.args))]
+    if chosen is holds:
+        return [way for part in parts for way in part]
+    found: list[Way] = [()]
+    for part in parts:
+        found = _both(found, part)
+    return found
+
+
+def _short_circuit(place: Place) -> bool | None:
+    """Which outcome of one part is that of the whole: True of `a or b`, False of `a and b`; None of other values."""
+    value, code = place.value, place.unit.code
+    if value.op != "phi" or len(value.args) < 2:
+        return None
+    ends = [(number, code.blocks[code.values[number].block].end) for number in value.args[:-1]]
+    if any(end[:2] != ("branch", number) for number, end in ends):
+        return None
+    outcomes = {end[2] == value.block for _, end in ends}
+    decided = all(value.block in end[2:] and end[2] != end[3] for _, end in ends)
+    return outcomes.pop() if decided and len(outcomes) == 1 else None
+
+
+def _both(one: list[Way], other: list[Way]) -> list[Way]:
+    """The ways that take one of the first and one of the second; only the first, where there are too many."""
+    found = [tuple(dict.fromkeys((*first, *second))) for first, second in product(one, other)]
+    return found if len(found) <= _WAYS else one
+
+
+def _of_rounds(way: Way) -> Way:
+    """The comparisons of a way that can be computed in the loop in which they stand."""
+    return tuple(switch for switch in way if _is_computed(switch.test))
+
+
+def _is_computed(test: Place) -> bool:
+    code = test.unit.code
+    loop = code.loops.get(code.blocks[test.value.block].loop)
+    if loop is None or test.value.data not in _COMPARED:
+        return False
+    for expands in (False, True):
+        try:
+            _Loop(test, test, loop, expands)._case(0, [])
+        except _NotComputed:
+            continue
+        return True
+    return False
