@@ -165,19 +165,6 @@ torchrun --node_rank $rank {more}train.py
 """
 
 INCORRECT = (
-    # a position in front of the one that callers pass, in a text for another host and in a list
-    _SCRIPT.format(read="config=${1:-small.yaml}\nrank=${2:-0}", more="")
-    + """# file: all.sh
-for rank in 0 1; do
-    ssh "host$rank" "cd work; apptainer exec image.sif bash -c 'source env.sh; bash node.sh $rank'"  # error: MP902
-done
-# file: start.py
-import subprocess
-
-
-def start(rank):
-    subprocess.run(["bash", "node.sh", str(rank)], check=True)  # error: MP902
-""",
     # a keyword that is read out of `**`, by the object that keeps it, and passed through another function
     """# before: rl/rows.py
 class Rows:
@@ -498,21 +485,21 @@ def step(x, mask):
 """,
     # one of several classes of a registry, of which most still take the keyword
     _ENGINES.format(mark="  # error: MP902", asked="rank"),
+    # a position in front of the one that callers pass, in a text for another host and in a list
+    _SCRIPT.format(read="config=${1:-small.yaml}\nrank=${2:-0}", more="")
+    + """# file: all.sh
+for rank in 0 1; do
+    ssh "host$rank" "cd work; apptainer exec image.sif bash -c 'source env.sh; bash node.sh $rank'"  # error: MP902
+done
+# file: start.py
+import subprocess
+
+
+def start(rank):
+    subprocess.run(["bash", "node.sh", str(rank)], check=True)  # error: MP902
+""",
 )
 CORRECT = (
-    # another name, one position more behind it, no argument at all, a caller that changed with the script
-    _SCRIPT.format(read="number=$1", more="") + "# file: all.sh\nbash node.sh $RANK\n",
-    _SCRIPT.format(read="rank=$1\nconfig=$2", more="--config $config ") + "# file: all.sh\nbash node.sh 0 small\n",
-    _SCRIPT.format(read="config=${1:-small.yaml}\nrank=${2:-0}", more="")
-    + """# file: one.sh
-bash node.sh
-# file: configured.sh
-bash node.sh $CONFIG
-# before: all.sh
-bash node.sh $i
-# file: all.sh
-bash node.sh small.yaml $i
-""",
     # a condition leaves the call to the other kind
     _ENGINES.format(mark="", asked='backend == "fsdp"'),
     # what is read no longer by itself is handed on, or is a parameter now
@@ -693,5 +680,18 @@ class Group:
 class Handle:
     def wait(self, group: Group):
         group.wait_for_weights()
+""",
+    # another name, one position more behind it, no argument at all, a caller that changed with the script
+    _SCRIPT.format(read="number=$1", more="") + "# file: all.sh\nbash node.sh $RANK\n",
+    _SCRIPT.format(read="rank=$1\nconfig=$2", more="--config $config ") + "# file: all.sh\nbash node.sh 0 small\n",
+    _SCRIPT.format(read="config=${1:-small.yaml}\nrank=${2:-0}", more="")
+    + """# file: one.sh
+bash node.sh
+# file: configured.sh
+bash node.sh $CONFIG
+# before: all.sh
+bash node.sh $i
+# file: all.sh
+bash node.sh small.yaml $i
 """,
 )
