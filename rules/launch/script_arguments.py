@@ -140,7 +140,7 @@ def _refused(call: ScriptCall, refusal: At) -> Finding:
         help="pass as many as it asks for",
         related=[Related(call.script.path, refusal[0], "the number is tested here")],
         context=f"{_name(call)}:{count}",
-        severity="error" if call.is_counted else "warning",
+        severity="error" if call.is_certain else "warning",
     )
 
 
@@ -160,7 +160,7 @@ def _lacking(call: ScriptCall, lacking: dict[int, Position]) -> Finding:
 
 def _severity(call: ScriptCall, position: Position) -> Severity:
     if position.lack in ("refused", "unset"):
-        return "error" if position.sure and call.is_counted else "warning"
+        return "error" if position.sure and call.is_certain else "warning"
     return "warning" if position.lack == "option" else "note"
 
 
@@ -330,6 +330,7 @@ bash functions.sh
 bash helped.sh
 bash late.sh
 echo bash node.sh
+sudo cp helped.sh late.sh /usr/bin
 """,
     # another folder's script of the same name is not the one that is started
     _NODE.replace("node.sh\n#!", "a/node.sh\n#!", 1)

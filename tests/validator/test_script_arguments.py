@@ -114,6 +114,8 @@ def calls(**files: str) -> list[list[str]]:
         ("A=1 nohup bash -x run.sh step=$B", ["step:step=$B"]),
         ("sbatch -N 2 --time=1:00 --parsable ./run.sh $A", ["A:$A"]),
         ("srun --nodes 1 bash run.sh 1", [":1"]),
+        ("env B=1 timeout 5m ./run.sh 2", [":2"]),
+        ("docker run -it image bash run.sh 2", [":2"]),
         ("ssh -p 22 host \"cd /x && bash run.sh $A\"", ["A:$A"]),
         ("bash -c \"bash run.sh 1\"", [":1"]),
         ("C=1\nbash run.sh $C \"$@\" 2", ["C:1"]),
@@ -125,7 +127,7 @@ def test_commands_that_run_a_script(command: str, expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["echo bash run.sh", "bash -c run", "cat run.sh", "python run.py run.sh", "bash $X"]
+    "command", ["echo bash run.sh", "bash -c run", "cat run.sh", "python run.py run.sh", "bash $X", "srun cp run.sh x"]
 )
 def test_commands_that_run_no_script(command: str) -> None:
     assert calls(run__sh="echo $1\n", all__sh=command + "\n") == []

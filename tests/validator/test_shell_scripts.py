@@ -58,6 +58,8 @@ def words(text: str) -> list[list[str]]:
         ("A=3\nif (( A > 2 )); then N=2; else N=3; fi\nrun $N", ["2"]),
         ("if (( $# < 2 )); then N=2; fi\nif ((A)); then M=2; fi\nrun $N ${M:-1} ${#}", ["$N?", "$M?", "$#?"]),
         ("N=1\nM=1\n((N++))\n(( M > 0 ))\n((M == N)) && :\nrun $N $M", ["$N?", "1"]),
+        ("A=a\nB=b\nrun ${A}/x/$B/y ${A}/x/$B $A/$B-c", ["a/x/b/y", "a/x/b", "a/b-c"]),
+        ("A=a\nB=b\nC=${A}/x/$B/y\nrun $C", ["a/x/b/y"]),
         ("while [ $# -gt 0 ]; do case $1 in -n) N=$2; shift 2;; esac; done\nrun ${N:-4}", ["4"]),
         ("M=a\nL=\nwhile [ $# -gt 0 ]; do case $1 in -l) L=$2;; -m) M=$2;; esac; done\nrun $M $L", ["a", "$L?"]),
         ('A=--x\nB=--y\nC="--z 1 \\\n  ${A} \\\n  ${B} \\\n  $(f)"\nrun $C', ["--z", "1", "--x", "--y", "$(f)?"]),

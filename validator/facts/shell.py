@@ -6,6 +6,7 @@ Text between the nodes that it names (white space in strings, the beginning of a
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -184,9 +185,14 @@ class _Reader:
         words: list[Word] = []
         assigns: list[Assign] = []
         inside = []
+        end = -1
         for child in node.children:
+            cut = child.start_byte == end and self.data[end - 1 : end] == b"$"
             if child.type == "variable_assignment":
                 assigns += list(self.on_variable_assignment(child))
+            elif child.type == "command_name" and cut and assigns and (value := assigns[-1].value) is not None:
+                joined = self._joined(value, child)
+                assigns[-1] = assigns[-1]._replace(value=joined, at=(*assigns[-1].at[:2], *joined.at[2:]))
             elif child.type == "command_name":
                 words.append(self.word(child.children[0]) if child.children else self.word(child))
                 if assigns and self._ends_line(child):  # the grammar reads `A=1 B=2` on into the next line
@@ -195,13 +201,29 @@ class _Reader:
             elif child.type.endswith("_redirect"):
                 inside.append(child)
             elif child.is_named and child.type != "comment":
-                words.append(self.word(child))
+                cut = cut and bool(words)
+                words[-1:] = [self._joined(words[-1], child)] if cut else [*words[-1:], self.word(child)]
+            end = child.end_byte
+        if assigns and not words:
+            yield from assigns
+            return
         heredoc, output = self._redirected((*inside, *redirects))
         at = (*words[0].at[:2], *self.at(node)[2:]) if words and not assigns else self.at(node)
         yield Command(
             tuple(words), tuple(assigns), heredoc[0] if heredoc else None,
             self._inner(words, heredoc, output), at, output, node.has_error,
         )  # fmt: skip
+
+    def _joined(self, before: Word, node: Node) -> Word:
+        """A word that the grammar cuts behind the `$` of a variable: `${A}/b/$C/d`."""
+        *pieces, last = before.pieces
+        first, *rest = self.pieces(node, quoted=False)
+        name = "".join(itertools.takewhile(lambda letter: letter.isalnum() or letter == "_", first.value))
+        variable = Piece("variable", name, first.line, first.column - 1, width=len(name) + 1)
+        behind = first._replace(value=first.value[len(name) :], column=first.column + len(name))
+        found = (*pieces, last._replace(value=last.value.removesuffix("$")), variable, behind, *rest)
+        kept = tuple(each for each in found if each.kind != "text" or each.value)
+        return Word(kept, (*before.at[:2], *self.at(node)[2:]))
 
     def _ends_line(self, name: Node) -> bool:
         """Whether a line ends before the name of a command, without a backslash."""

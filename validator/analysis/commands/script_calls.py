@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections import Counter
 from functools import cached_property
 from typing import NamedTuple
 
@@ -22,13 +23,15 @@ _WITH_VALUE = frozenset({"-o", "+o", "-O", "+O", "--rcfile", "--init-file"})  # 
 
 
 class ScriptCall(NamedTuple):
-    """A command that runs a script. `arguments`: those whose position is known; `open`: more may follow them."""
+    """A command that runs a script. `arguments`: those whose position is known; `open`: more may follow them.
+    `sure`: no other script of the project can be meant."""
 
     run: Run
     script: SourceFile
     path: Field
     arguments: tuple[Field, ...]
     open: bool
+    sure: bool
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -36,9 +39,9 @@ class ScriptCall(NamedTuple):
         return (self.script.absolute, *(each.name or each.text for each in self.arguments))
 
     @property
-    def is_counted(self) -> bool:
-        """Whether it is certain how many arguments there are."""
-        return not self.open and not any(each.many for each in self.arguments)
+    def is_certain(self) -> bool:
+        """Whether it is certain which script gets how many arguments."""
+        return self.sure and not self.open and not any(each.many for each in self.arguments)
 
 
 class ScriptCalls:
@@ -71,7 +74,7 @@ class ScriptCalls:
             if name in SHELLS or name == SUBMITS:
                 return self._started(run, index + 1, name == SUBMITS)
             if (script := self._script(each, run)) is not None:
-                return _called(run, script, index)
+                return self._called(run, script, index)
             if name not in RUNS_OTHERS and not _is_assignment(each):
                 return None
             following = index + 1 if _is_assignment(each) else self._following(run, index + 1)
@@ -81,15 +84,21 @@ class ScriptCalls:
         return None
 
     def _following(self, run: Run, start: int) -> int | None:
-        """Where the command begins that a wrapper runs."""
+        """Where the command begins that a wrapper runs: a shell, wherever, or a script that is its first word."""
+        first = True
         for index in range(start, len(run.fields)):
             each = run.fields[index]
             name = posixpath.basename(each.text) if each.known else ""
             is_value = index > start and _takes_next(run.fields[index - 1])
-            if not is_value and (name in SHELLS | RUNS_OTHERS or name == SUBMITS or self._script(each, run)):
+            if not is_value and (name in SHELLS | RUNS_OTHERS or name == SUBMITS):
                 return index
             if name.startswith("python") or name in OPERATORS:
                 return None
+            if is_value or each.text.startswith("-") or each.text[:1].isdigit() or _is_assignment(each):
+                continue
+            if first and self._script(each, run) is not None:
+                return index
+            first = False  # the command, a host, an image: a script behind it may be what it works on
         return None
 
     def _started(self, run: Run, start: int, submits: bool) -> ScriptCall | None:
@@ -102,7 +111,7 @@ class ScriptCalls:
                 continue
             script = self._script(each, run)
             if script is not None:
-                return _called(run, script, index)
+                return self._called(run, script, index)
             if not (before.text in _WITH_VALUE or submits and index > start and _takes_next(before)):
                 return None
         return None
@@ -119,17 +128,24 @@ class ScriptCalls:
                 return below
         return self.scripts.near(path, run.path)
 
+    def _called(self, run: Run, script: SourceFile, index: int) -> ScriptCall | None:
+        sure = self._names[posixpath.basename(script.path)] == 1
+        folder = run.folder.text.strip("./") if run.folder is not None and run.folder.known else ""
+        if not sure and run.folder is not None and (not folder or f"/{folder}/" not in script.absolute):
+            return None  # it may be the one of another folder, which is not known
+        found, is_open = [], False
+        for each in run.fields[index + 1 :]:
+            if each.known and each.text in OPERATORS:
+                break
+            if each.many and not each.name:
+                is_open = True
+                break
+            found.append(each)
+        return ScriptCall(run, script, run.fields[index], tuple(found), is_open, sure)
 
-def _called(run: Run, script: SourceFile, index: int) -> ScriptCall:
-    found, is_open = [], False
-    for each in run.fields[index + 1 :]:
-        if each.known and each.text in OPERATORS:
-            break
-        if each.many and not each.name:
-            is_open = True
-            break
-        found.append(each)
-    return ScriptCall(run, script, run.fields[index], tuple(found), is_open)
+    @cached_property
+    def _names(self) -> Counter[str]:
+        return Counter(posixpath.basename(path) for path in self.scripts.files)
 
 
 def _is_assignment(each: Field) -> bool:
