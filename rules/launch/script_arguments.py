@@ -24,6 +24,7 @@ import posixpath
 from collections.abc import Iterator
 
 from rules.launch._reading.common import LANGUAGES, span
+from validator.analysis.commands.fields import Field
 from validator.analysis.commands.same_names import likeness
 from validator.analysis.commands.script_calls import ScriptCall, ScriptCalls
 from validator.analysis.commands.script_parameters import Position, Signature
@@ -116,18 +117,18 @@ def _also_straight(call: ScriptCall, numbers: list[int], calls: tuple[ScriptCall
 def _misfit(call: ScriptCall, takes: Signature) -> Finding | None:
     """A number of arguments that the script refuses, or that leaves a position empty."""
     count = len(call.arguments)
-    unlike = (
-        given.many and not _likeness(given.name, takes.positions[n])
-        for n, given in enumerate(call.arguments, 1)
-        if n in takes.positions
-    )
-    if call.open or any(unlike):
+    if call.open or not all(_is_one_word(given, takes) for given in call.arguments):
         return None
     if takes.ends(count):
         refusal = takes.refusal(count)
         return _refused(call, refusal) if refusal is not None else None
     lacking = {n: p for n, p in takes.positions.items() if n > count and p.lack}
     return _lacking(call, lacking) if lacking else None
+
+
+def _is_one_word(given: Field, takes: Signature) -> bool:
+    """Whether a word that may be split is one for all that its name says: it is named as one of the positions."""
+    return not given.many or any(_likeness(given.name, position) for position in takes.positions.values())
 
 
 def _refused(call: ScriptCall, refusal: At) -> Finding:
@@ -224,6 +225,15 @@ import os
 def submit(step, checkpoint):
     os.system(f"sbatch eval.slurm {step} {checkpoint} 50")  # error: MP715
 """,
+    _NODE
+    + """# file: start.py
+import subprocess
+
+
+def start(rank):
+    command = f"bash node.sh {rank}"
+    subprocess.run(command, shell=True)
+""".replace('{rank}"', '{rank}"  # error: MP715'),
     _EVAL
     + """# file: run.sh
 for STEP in 100 200; do
