@@ -8,7 +8,8 @@ What it does
     call otherwise elsewhere, or where another caller does since the change what the function did itself. Follows Ray
     handles, `functools.partial` and dispatchers that are given the method's name as a text. Where several definitions
     may be reached, the call must fit none of them any more, or those that take it must stand in for the one that does
-    not.
+    not. A command that runs a shell script counts as a call, too: it is a warning where another variable takes an
+    argument's position since the change, and one of the two variables had, or has now, a position of its own.
 
 Why is this bad
     TypeError when the line runs, on every path that nobody ran after the change; or a wrong argument in silence.
@@ -16,6 +17,7 @@ Why is this bad
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 
 from validator.analysis.interfaces.binding import signature, written
@@ -23,12 +25,13 @@ from validator.analysis.interfaces.keywords import renamed_keyword
 from validator.definitions import ClassDef
 from validator.drift.change import Change
 from validator.drift.interfaces.calls import constructor
+from validator.drift.interfaces.script_positions import Moved, ScriptPositions
 from validator.drift.interfaces.signatures import Broken, Signatures
 from validator.drift.interfaces.spread_keywords import SpreadKeywords
 from validator.finding import Finding, Related, Severity
 from validator.rule import Rule
 
-RULE = Rule("MP902", "call-left-behind", "error", stable_since="0.2.0", fix="unsafe")
+RULE = Rule("MP902", "call-left-behind", "error", stable_since="0.2.0", languages=("python", "shell"), fix="unsafe")
 
 
 def check_change(change: Change) -> Iterator[Finding]:
@@ -36,6 +39,24 @@ def check_change(change: Change) -> Iterator[Finding]:
     unread = change.analysis(SpreadKeywords).unread
     for broken in (*signatures.broken, *signatures.unadapted, *signatures.handed_over, *unread):
         yield _report(broken)
+    for moved in change.analysis(ScriptPositions).moved:
+        yield _moved(moved)
+
+
+def _moved(row: Moved) -> Finding:
+    """An argument of a script that another variable takes now."""
+    place, script = row.call.arguments[row.number - 1].place, row.call.script.path
+    name, was, now = posixpath.basename(script), row.old.names[0], row.new.names[0]
+    return RULE.finding(
+        row.call.run.path,
+        (place.line, place.column, place.line, max(row.call.arguments[row.number - 1].end, place.column + 1)),
+        f"`{name}` takes argument {row.number} as `{now}` since the change, and took it as `{was}`: "
+        "this call passes what it did before",
+        help=f"pass the arguments in the order that `{name}` reads them in now",
+        related=[Related(script, row.new.at[0], f"`{now}` is read here")],
+        context=f"{name}:{row.number}:{was}:{now}",
+        severity="warning",
+    )
 
 
 def _report(broken: Broken) -> Finding:
@@ -134,6 +155,14 @@ class Worker:
             return self.engine.parameters(layered=True){mark}
 """
 )
+
+_SCRIPT = """# before: node.sh
+rank=$1
+torchrun --node_rank $rank train.py
+# file: node.sh
+{read}
+torchrun --node_rank $rank {more}train.py
+"""
 
 INCORRECT = (
     # a keyword that is read out of `**`, by the object that keeps it, and passed through another function
@@ -456,6 +485,19 @@ def step(x, mask):
 """,
     # one of several classes of a registry, of which most still take the keyword
     _ENGINES.format(mark="  # error: MP902", asked="rank"),
+    # a position in front of the one that callers pass, in a text for another host and in a list
+    _SCRIPT.format(read="config=${1:-small.yaml}\nrank=${2:-0}", more="")
+    + """# file: all.sh
+for rank in 0 1; do
+    ssh "host$rank" "cd work; apptainer exec image.sif bash -c 'source env.sh; bash node.sh $rank'"  # error: MP902
+done
+# file: start.py
+import subprocess
+
+
+def start(rank):
+    subprocess.run(["bash", "node.sh", str(rank)], check=True)  # error: MP902
+""",
 )
 CORRECT = (
     # a condition leaves the call to the other kind
@@ -638,5 +680,18 @@ class Group:
 class Handle:
     def wait(self, group: Group):
         group.wait_for_weights()
+""",
+    # another name, one position more behind it, no argument at all, a caller that changed with the script
+    _SCRIPT.format(read="number=$1", more="") + "# file: all.sh\nbash node.sh $RANK\n",
+    _SCRIPT.format(read="rank=$1\nconfig=$2", more="--config $config ") + "# file: all.sh\nbash node.sh 0 small\n",
+    _SCRIPT.format(read="config=${1:-small.yaml}\nrank=${2:-0}", more="")
+    + """# file: one.sh
+bash node.sh
+# file: configured.sh
+bash node.sh $CONFIG
+# before: all.sh
+bash node.sh $i
+# file: all.sh
+bash node.sh small.yaml $i
 """,
 )

@@ -55,6 +55,11 @@ def words(text: str) -> list[list[str]]:
         ("if grep -q x f; then N=2; else N=3; fi\nrun $N", ["$N?"]),
         ("case ${S:-7b} in 7b) T=2;; 70b) T=8;; *) exit 1;; esac\nrun $T", ["2"]),
         ("f() { local n=$1; N=$((n * 2)); }\nf 4\nrun $N", ["8"]),
+        ("A=3\nif (( A > 2 )); then N=2; else N=3; fi\nrun $N", ["2"]),
+        ("if (( $# < 2 )); then N=2; fi\nif ((A)); then M=2; fi\nrun $N ${M:-1} ${#}", ["$N?", "$M?", "$#?"]),
+        ("N=1\nM=1\n((N++))\n(( M > 0 ))\n((M == N)) && :\nrun $N $M", ["$N?", "1"]),
+        ("A=a\nB=b\nrun ${A}/x/$B/y ${A}/x/$B $A/$B-c", ["a/x/b/y", "a/x/b", "a/b-c"]),
+        ("A=a\nB=b\nC=${A}/x/$B/y\nrun $C", ["a/x/b/y"]),
         ("while [ $# -gt 0 ]; do case $1 in -n) N=$2; shift 2;; esac; done\nrun ${N:-4}", ["4"]),
         ("M=a\nL=\nwhile [ $# -gt 0 ]; do case $1 in -l) L=$2;; -m) M=$2;; esac; done\nrun $M $L", ["a", "$L?"]),
         ('A=--x\nB=--y\nC="--z 1 \\\n  ${A} \\\n  ${B} \\\n  $(f)"\nrun $C', ["--z", "1", "--x", "--y", "$(f)?"]),
@@ -199,9 +204,11 @@ sbatch <<EOT
 #SBATCH --nodes=$NODES
 torchrun --nproc_per_node 8 other.py
 EOT
+ssh -p 22 "$HOST" "cd work; torchrun --nproc_per_node 4 third.py --size $SIZE" < /dev/null
+ssh host hostname
 """
     found: tuple[Launch, ...] = Launches(project(run=text)).all
-    assert [launch.program.text for launch in found] == ["pkg.train", "other.py"]
+    assert [launch.program.text for launch in found] == ["pkg.train", "other.py", "third.py"]
     assert found[0].under_ray
     assert [(f.text, f.place.line) for f in found[0].arguments] == [("--size", 4), ("3", 4)]
 

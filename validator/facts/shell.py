@@ -6,6 +6,7 @@ Text between the nodes that it names (white space in strings, the beginning of a
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 Node = Any  # tree_sitter.Node, which is not imported before it is needed
 
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ssh", "sbatch", "srun", "pdsh", "su", "sudo"})
+_SSH_VALUES = "BbcDEeFIiJLlmOoPpQRSWw"  # options of ssh that take a word
 _SBATCH = re.compile(r"#SBATCH[ \t]+(--?[A-Za-z][\w-]*)(?:(?:[ \t]*=[ \t]*|[ \t]+)?([^\s#]+|\"[^\"]*\"))?")
 # `PROJECT=<path to it>`: not shell, but common where the reader is to fill something in
 _PLACEHOLDER = re.compile(rb"(?<=[=\s])<([A-Za-z_][\w .-]*)>(?=[\s/\\]|$)", re.MULTILINE)
@@ -183,9 +185,14 @@ class _Reader:
         words: list[Word] = []
         assigns: list[Assign] = []
         inside = []
+        end = -1
         for child in node.children:
+            cut = child.start_byte == end and self.data[end - 1 : end] == b"$"
             if child.type == "variable_assignment":
                 assigns += list(self.on_variable_assignment(child))
+            elif child.type == "command_name" and cut and assigns and (value := assigns[-1].value) is not None:
+                joined = self._joined(value, child)
+                assigns[-1] = assigns[-1]._replace(value=joined, at=(*assigns[-1].at[:2], *joined.at[2:]))
             elif child.type == "command_name":
                 words.append(self.word(child.children[0]) if child.children else self.word(child))
                 if assigns and self._ends_line(child):  # the grammar reads `A=1 B=2` on into the next line
@@ -194,13 +201,29 @@ class _Reader:
             elif child.type.endswith("_redirect"):
                 inside.append(child)
             elif child.is_named and child.type != "comment":
-                words.append(self.word(child))
+                cut = cut and bool(words)
+                words[-1:] = [self._joined(words[-1], child)] if cut else [*words[-1:], self.word(child)]
+            end = child.end_byte
+        if assigns and not words:
+            yield from assigns
+            return
         heredoc, output = self._redirected((*inside, *redirects))
         at = (*words[0].at[:2], *self.at(node)[2:]) if words and not assigns else self.at(node)
         yield Command(
             tuple(words), tuple(assigns), heredoc[0] if heredoc else None,
             self._inner(words, heredoc, output), at, output, node.has_error,
         )  # fmt: skip
+
+    def _joined(self, before: Word, node: Node) -> Word:
+        """A word that the grammar cuts behind the `$` of a variable: `${A}/b/$C/d`."""
+        *pieces, last = before.pieces
+        first, *rest = self.pieces(node, quoted=False)
+        name = "".join(itertools.takewhile(lambda letter: letter.isalnum() or letter == "_", first.value))
+        variable = Piece("variable", name, first.line, first.column - 1, width=len(name) + 1)
+        behind = first._replace(value=first.value[len(name) :], column=first.column + len(name))
+        found = (*pieces, last._replace(value=last.value.removesuffix("$")), variable, behind, *rest)
+        kept = tuple(each for each in found if each.kind != "text" or each.value)
+        return Word(kept, (*before.at[:2], *self.at(node)[2:]))
 
     def _ends_line(self, name: Node) -> bool:
         """Whether a line ends before the name of a command, without a backslash."""
@@ -258,6 +281,8 @@ class _Reader:
             flag = next(i for i, name in enumerate(names) if name in ("-c", "-lc"))
             if known and flag + 1 < len(words) and any(name in _SHELLS for name in known[: flag + 1]):
                 return self._nested(words[flag + 1])
+        if (command := _remote(names, words)) is not None:
+            return self._nested(command)
         if heredoc is None or not known:
             return None
         written = (output or known[-1]).strip("\"'")
@@ -296,6 +321,10 @@ class _Reader:
         for child in node.children:
             if child.type in ("binary_expression", "unary_expression", "parenthesized_expression"):
                 self._flatten(child, words)
+            elif child.type == "variable_name":
+                words.append(
+                    Word((Piece("variable", self.text(child), *self.place(child.start_point)),), self.at(child))
+                )
             elif child.is_named:
                 words.append(self.word(child))
             else:
@@ -323,8 +352,24 @@ class _Reader:
         yield Group(self.body(node), True, self.at(node))
 
     def on_compound_statement(self, node: Node) -> Iterator[Statement]:
-        if node.children and node.children[0].type == "{":
+        first = node.children[0].type if node.children else ""
+        if first == "{":
             yield Group(self.body(node), False, self.at(node))
+        elif first == "((":
+            yield self._arithmetic(node)
+
+    def _arithmetic(self, node: Node) -> Command:
+        """`((left < right))` as a test, word by word; where it changes variables (`((i++))`), as one expression."""
+        words: list[Word] = []
+        if any(child.type in _CHANGING or _types(child) & _ASSIGNING for child in node.named_children):
+            line, column = self.place(node.start_point)
+            inside = self.text(node)[2:-2].strip()
+            at = self.at(node)
+            pieces = (Piece("text", "((", line, column),), (Piece("arithmetic", inside, line, column),)
+            words = [Word(each, at) for each in (*pieces, (Piece("text", "))", line, column),))]
+        else:
+            self._flatten(node, words)
+        return Command(tuple(words), (), None, None, self.at(node), "", node.has_error)
 
     def on_if_statement(self, node: Node) -> Iterator[Statement]:
         arms = [self._arm(node)]
@@ -473,6 +518,8 @@ class _Reader:
             elif operator:
                 operand += list(self.pieces(child, quoted))
         width = self.width(node)
+        if not name and operator == "#":  # `${#}`: the number of arguments, as `$#`
+            name, operator = "#", ""
         return Piece("variable", name, line, column, quoted, operator, index, tuple(operand), width=width)
 
     def _substitution(self, node: Node, quoted: bool) -> Piece:
@@ -487,8 +534,14 @@ _WORDS = frozenset({
     "word", "number", "string", "raw_string", "concatenation", "simple_expansion", "expansion", "command_name",
     "arithmetic_expansion", "ansi_c_string", "variable_name", "heredoc_body", "heredoc_start", "heredoc_end",
 })  # fmt: skip
+_CHANGING = frozenset({"postfix_expression", "variable_assignment"})
+_ASSIGNING = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "|=", "^=", "++", "--"})
 _STATEMENTS = frozenset({"command", "pipeline", "list", "redirected_statement", "subshell", "compound_statement"})
 _SCRIPTS = (".sh", ".slurm", ".sbatch", ".bash")
+
+
+def _types(node: Node) -> set[str]:
+    return {child.type for child in node.children}
 
 
 def _inside(text: str) -> str:
@@ -501,6 +554,16 @@ def _plain(word: Word) -> str | None:
     if any(piece.kind != "text" for piece in word.pieces):
         return None
     return "".join(piece.value for piece in word.pieces)
+
+
+def _remote(names: list[str | None], words: list[Word]) -> Word | None:
+    """The text that `ssh` gives to the shell of another host, where that is one word."""
+    if not names or names[0] is None or names[0].rpartition("/")[2] != "ssh":
+        return None
+    index = 1
+    while index < len(names) and (name := names[index] or "").startswith("-"):
+        index += 2 if name[-1] in _SSH_VALUES and len(name) == len("-o") else 1
+    return words[index + 1] if index + 2 == len(words) else None  # the host, and what is run there
 
 
 def _bare_text(text: str) -> str:

@@ -154,6 +154,13 @@ class Environment:
         return Bit(text, place, piece.width, home, piece.quoted, why=f"`{text}` {why}", many=many)
 
     def _variable(self, piece: Piece, place: Place, home: Place) -> Scalar:
+        """What a variable amounts to, with its name; an argument of a function keeps the name that the caller has."""
+        bits = self._expanded(piece, place, home)
+        if not piece.value.isidentifier() or piece.key or piece.operator == "#" and not piece.operand:
+            return bits
+        return tuple(bit._replace(name=piece.value) for bit in bits)
+
+    def _expanded(self, piece: Piece, place: Place, home: Place) -> Scalar:
         shown = f"${piece.value}"
         value = self.value(piece)
         many = not piece.quoted or piece.value in ("@", "*") or piece.key in ("@", "*")

@@ -26,7 +26,8 @@ class Bit(NamedTuple):
 
     `place` is where the reader sees it, `width` how wide it is there; `origin` is where its text comes from when
     that is elsewhere; `home` is the statement, heredoc or array that it is written in. `why` says why the text is
-    not known (empty: it is). `unset`: a variable that nothing sets. `many`: it may be no word, or several.
+    not known (empty: it is). `unset`: a variable that nothing sets. `many`: it may be no word, or several. `name`: the
+    variable that stands there for the text, in Python also the attribute (`config.eval.limit`).
     """
 
     text: str
@@ -38,6 +39,7 @@ class Bit(NamedTuple):
     why: str = ""
     unset: bool = False
     many: bool = False
+    name: str = ""
 
 
 class Field:
@@ -68,6 +70,18 @@ class Field:
     def origin(self) -> Place | None:
         """Where the text is set, if that is not where it stands."""
         return next((bit.origin for bit in self.bits if bit.origin is not None and bit.origin != bit.place), None)
+
+    @property
+    def name(self) -> str:
+        """The variable or attribute that the whole field is, or the key of `key=value`; else empty."""
+        shown = [bit for bit in self.bits if bit.text or bit.why]
+        names = {bit.name for bit in shown}
+        if len(names) == 1 and "" not in names:
+            return names.pop()
+        key, equals, _ = shown[0].text.partition("=") if shown and not shown[0].why else ("", "", "")
+        return (
+            key.lstrip("-+") if equals and key.lstrip("-+").replace(".", "_").replace("-", "_").isidentifier() else ""
+        )
 
     @property
     def many(self) -> bool:

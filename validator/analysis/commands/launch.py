@@ -16,18 +16,13 @@ from validator.analysis.commands.fields import Field
 from validator.analysis.commands.process_lists import ProcessLists
 from validator.analysis.commands.program_parsers import ProgramParsers
 from validator.analysis.commands.scripts import Run, Scripts
+from validator.analysis.commands.wrappers import RUNS_OTHERS
 from validator.analysis.options.parsers import Parser
 from validator.facts.model import At
 from validator.project import Module, Project
 
 _PYTHON = re.compile(r"python(3(\.\d+)?)?$|pypy3?$")
 _LAUNCHERS = frozenset({"torchrun", "deepspeed", "accelerate", "colossalai", "accelerate-launch"})
-_RUNS_OTHERS = frozenset({
-    "srun", "ray", "nohup", "env", "uv", "coverage", "time", "timeout", "exec", "sudo", "numactl", "taskset", "nsys",
-    "apptainer", "singularity", "docker", "podman", "conda", "poetry", "pipenv", "mpirun", "mpiexec", "stdbuf", "nice",
-    "ssh", "xvfb-run", "command", "nvprof", "ncu", "unbuffer", "setsid", "anyscale", "kubectl", "enroot", "strace",
-    "torchx", "micromamba", "mamba", "pdsh", "run_with_log", "gdb", "hatch", "tox", "rye", "pixi",
-})  # fmt: skip
 _MODULES = {  # launchers that are started as modules
     "torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
     "torch.distributed.elastic.multiprocessing": "torchrun",
@@ -258,7 +253,7 @@ def peel(run: Run) -> Launch | None:
             continue
         if name in _LAUNCHERS or _PYTHON.match(name) or name.endswith(".py"):
             return _launched(run, fields, index, steps, under_ray)
-        if name not in _RUNS_OTHERS:
+        if name not in RUNS_OTHERS:
             return None
         if name == "srun":
             steps.update(_step_options(fields[index + 1 :]))
@@ -288,7 +283,7 @@ def _following(fields: list[Field], start: int, wrapper: str) -> int | None:
         return start + words.index("--") + 1
     for index in range(start, len(fields)):
         name = posixpath.basename(fields[index].text) if fields[index].known else posixpath.basename(fields[index].tail)
-        if name in _LAUNCHERS or _PYTHON.match(name) or name in _RUNS_OTHERS:
+        if name in _LAUNCHERS or _PYTHON.match(name) or name in RUNS_OTHERS:
             before = fields[index - 1].text
             if before.startswith("--") and "=" not in before and before not in ("--", "--nv", "--overlap"):
                 continue  # the value of an option

@@ -1,27 +1,32 @@
 """Commands that Python code starts from lists, `subprocess.run(["torchrun", "--nproc_per_node", "2", …])`, and texts:
 `os.system(f"python evaluate.py --checkpoint {path}")`.
 
-Only lists and texts whose beginning names a launcher are read; what is not literal in them is not known. A list that is
-bound to a name and grows (`command += […]`, `.extend([…])`, `.append(…)`) is read as it stands at the call, or where
-the function that makes it gives it back (`run(self.command(…))`); a loop over what is written there is done round by
-round. What is added under a condition, or in another loop, is not known.
+Only lists and texts whose beginning names a launcher, a shell, what submits or runs other commands, or a script are
+read; what is not literal in them is not known. A list that is bound to a name and grows (`command += […]`,
+`.extend([…])`, `.append(…)`) is read as it stands at the call, or where the function that makes it gives it back
+(`run(self.command(…))`); a loop over what is written there is done round by round. What is added under a condition, or
+in another loop, is not known.
 """
 
 from __future__ import annotations
 
 import ast
+import posixpath
 from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
 from validator.analysis.commands.fields import Bit, Field, Place
 from validator.analysis.commands.scripts import Run
+from validator.analysis.commands.wrappers import RUNS_OTHERS, SHELLS, SUBMITS, SUFFIXES
 from validator.facts.model import Argument, Call
 from validator.project import Method, Project
 
 _STARTERS = frozenset({"run", "Popen", "call", "check_call", "check_output", "execute_subprocess_async", "run_command"})
 _OF_TEXTS = frozenset({"system", "popen"})
 _WORDS = ("torchrun", "torch.distributed", "deepspeed", "accelerate", "python", "sys.executable")
+_CONVERSIONS = frozenset({"str", "int", "float", "repr", "Path"})
+_COMMANDS = SHELLS | RUNS_OTHERS | {SUBMITS}
 _OF_SHELLS = frozenset("|&;<>()`$\\'\"#\n")
 
 Values = dict[str, ast.expr]  # what plain local names are bound to; `?` where that is more than one thing
@@ -51,7 +56,7 @@ class ProcessLists:
                 continue
             if (text := _text_at(function, given)) is not None:
                 fields = _split(text, function.path, _locals(function.node))
-                if fields and any(word in fields[0].text for word in _WORDS):
+                if fields and _is_command(fields[0].text):
                     yield Run(function.path, fields, _span(text), (), None, True, False)
             elif call.method not in _OF_TEXTS:
                 yield from self._of_list(function, call, given)
@@ -91,16 +96,26 @@ def _list(function: Method, node: ast.expr, last: int) -> tuple[ast.expr, list[_
     while isinstance(begun, ast.BinOp) and isinstance(begun.op, ast.Add):
         begun = begun.left
     name = begun.id if isinstance(begun, ast.Name) else ""
-    first = _begun(function, name) if name else begun
+    first = _begun(function, name) if name else node
     if first is None or not isinstance(first, ast.List | ast.BinOp) or not _elements(first):
         return None
-    if not any(word in ast.unparse(first) for word in _WORDS):
+    if not _is_command(_text_of(_elements(first)[0])) and not any(word in ast.unparse(first) for word in _WORDS):
         return None
     words = [_Word(each, values) for each in _elements(first)]
     if name and function.node is not None:
         words += _added(function.node, name, first, last, values)
         words += [_Word(each, values) for each in _elements(node)[1:]]
     return first, words
+
+
+def _is_command(first: str) -> bool:
+    """Whether the first word of a command is one of those that are followed."""
+    name = posixpath.basename(first)
+    return name in _COMMANDS or name.endswith(SUFFIXES) or any(word in first for word in _WORDS)
+
+
+def _text_of(node: ast.expr) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def _begun(function: Method, name: str) -> ast.expr | None:
@@ -271,7 +286,19 @@ def _bits(node: ast.expr, place: Place, values: dict[str, ast.expr]) -> Iterator
     elif ast.unparse(node) == "sys.executable":
         yield Bit("python", place, 0, place, True)
     elif isinstance(node, ast.Name) and isinstance(value := values.get(node.id), ast.Constant):
-        yield Bit(str(value.value), place, 0, place, True)
+        yield Bit(str(value.value), place, 0, place, True, name=node.id)
     else:
         text = ast.unparse(node)
-        yield Bit(text, place, 0, place, True, why=f"`{text}` is known when it runs")
+        yield Bit(text, place, 0, place, True, why=f"`{text}` is known when it runs", name=_name(node))
+
+
+def _name(node: ast.expr) -> str:
+    """How a value is called: a variable, an attribute of something (`config.limit`), an item by its key."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        return f"{above}.{node.attr}" if (above := _name(node.value)) else node.attr
+    if isinstance(node, ast.Subscript) and (key := _text_of(node.slice)).isidentifier():
+        return f"{above}.{key}" if (above := _name(node.value)) else key
+    converted = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _CONVERSIONS
+    return _name(node.args[0]) if converted and isinstance(node, ast.Call) and len(node.args) == 1 else ""

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from validator.analysis.commands import shell_tests
 from validator.analysis.commands.environment import Environment, merged
 from validator.analysis.commands.fields import Field, Place, split_words
+from validator.analysis.commands.wrappers import OPERATORS
 from validator.facts.model import At
 from validator.facts.script import (
     Assign,
@@ -41,7 +42,6 @@ _ENVIRONMENTS = frozenset({
     "activate", ".bashrc", ".bash_profile", ".profile", ".zshrc", "conda.sh", "setvars.sh", "modules.sh",
 })  # fmt: skip
 _ENDS = ("exit", "return", "break", "continue", "exec")
-_OPERATORS = frozenset({"|", "||", "&&", ";", "&", ">", ">>", "2>&1", "2>", "<", "&>", "&>>"})
 
 
 class Run(NamedTuple):
@@ -219,7 +219,7 @@ class _Walk:
     def _builtin(self, name: str, fields: list[Field], row: Command, env: Environment, home: Place) -> bool:
         match name:
             case "[" | "[[" | "((" | "test":
-                for word in row.words if name == "((" else ():
+                for word in row.words if name == "((" and _changes(row) else ():
                     for variable in shell_tests.names([row._replace(words=(word,))]):
                         env.forget(variable, f"`${variable}` is counted", home)
             case "cd" | "pushd":
@@ -274,7 +274,7 @@ class _Walk:
         words = [word for field in fields[1:] for word in split_words(b._replace(quoted=False) for b in field.bits)]
         current: list[Field] = []
         for word in words:
-            if word.text in _OPERATORS:
+            if word.text in OPERATORS:
                 if current:
                     self.emit(row, current, env)
                 current = []
@@ -410,6 +410,11 @@ class _Walk:
                 value = env.variables[name]
                 if isinstance(value, tuple) and not any(bit.text or bit.why for bit in value):
                     env.forget(name, f"`${name}` is an argument of the script", home)  # it stays empty in no real run
+
+
+def _changes(row: Command) -> bool:
+    """Whether `((expression))` changes variables."""
+    return any(piece.kind == "arithmetic" for word in row.words for piece in word.pieces)
 
 
 def _is_test(statements: tuple[Statement, ...]) -> bool:

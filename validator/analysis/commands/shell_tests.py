@@ -13,6 +13,7 @@ _NUMERIC = {
     "-eq": lambda a, b: a == b, "-ne": lambda a, b: a != b, "-lt": lambda a, b: a < b,
     "-le": lambda a, b: a <= b, "-gt": lambda a, b: a > b, "-ge": lambda a, b: a >= b,
 }  # fmt: skip
+_COMPARED = {"==": "-eq", "!=": "-ne", "<": "-lt", "<=": "-le", ">": "-gt", ">=": "-ge"}  # in `((…))`
 _OPENING, _CLOSING = ("[", "[[", "test"), ("]", "]]")
 _VARIABLE = re.compile(r"\$\{?#?(\w+)(?:\[[^]]*\])?(?::?-(\d+))?\}?")
 
@@ -23,6 +24,8 @@ def decide(test: tuple[Statement, ...], text: Callable[[Word], str | None]) -> b
         return None
     words = list(test[0].words)
     parts: list[str | None] = [text(word) for word in words]
+    if len(parts) == 5 and parts[0] == "((":
+        return _simple([parts[1], _COMPARED.get(parts[2] or ""), parts[3]])
     if not parts or parts[0] not in _OPENING:
         return {"true": True, "false": False}.get(parts[0] or "") if len(parts) == 1 else None
     parts = parts[1:-1] if parts[-1] in _CLOSING else parts[1:]
