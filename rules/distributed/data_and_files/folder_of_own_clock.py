@@ -1,0 +1,160 @@
+"""A folder into which all ranks write together, and which each of them names for itself.
+
+What it does
+    Finds calls by which all ranks write their parts of one checkpoint (`dcp.save`, `engine.save_checkpoint`,
+    `accelerator.save_state`) into a folder whose name is made of what each process has for itself: its clock
+    (`datetime.now()`, `time.time()`), random bytes, its process number. The name is followed through variables,
+    attributes, results and parameters. Silent where a collective has given all ranks the name of one of them.
+
+Why is this bad
+    Processes that start a second apart write to different folders. Each has a part of the checkpoint, none can be
+    loaded, and nothing fails until somebody resumes. On one node the clock often agrees, on many it does not.
+
+References
+    https://docs.pytorch.org/docs/stable/distributed.checkpoint.html
+    https://www.deepspeed.ai/getting-started/#model-checkpointing
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.domains.spmd import UNIFORM
+from validator.finding import Finding, Related
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.origins import sources, stores_on_namespace
+from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.ranks.random_draws import rows_of
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP509", "folder-of-own-clock", "warning", "1.0", tokens=("save",))
+
+_NAMING = ("time.", "datetime.", "uuid.", "secrets.", "os.getpid", "os.urandom", "tempfile.")
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries = project.analysis(Queries)
+    for call in queries.named(*_saving(queries)):
+        folder = None if is_aside(call.unit.path) else _folder(call)
+        own = _own_name(folder) if folder is not None else None
+        if own is not None:
+            yield RULE.finding(
+                call.unit.path,
+                call.at,
+                f"`{call.unit.qualname}` lets all ranks write into one folder with `{call.method}`, and each of them"
+                f" names it by its own `{own.text}`",
+                help="let one rank make the name and send it to the others (`dist.broadcast_object_list`)",
+                related=[Related(own.unit.path, own.at[0], "made by each rank for itself")],
+                context=f"{call.unit.qualname}:{call.method}",
+            )
+
+
+def _saving(queries: Queries) -> list[str]:
+    """The names of the calls that write one folder together."""
+    models = queries.flow.models
+    rows = (*models.calls.values(), *models.methods.values())
+    return sorted({row.name for row in rows if row.shared is not None})
+
+
+def _folder(call: Place) -> Place | None:
+    """The folder into which a call lets all ranks write."""
+    rows = [row for _, row in rows_of(call) if row is not None] or [each.row for each in call.operations]
+    shared = next((row.shared for row in rows if row.shared is not None), None)
+    return call.argument(*shared) if shared is not None else None
+
+
+def _own_name(folder: Place) -> Place | None:
+    """What each process has for itself, of which the name of a folder is made; None where all have the same."""
+    seen, queue = {(folder.unit, folder.number)}, [folder]
+    for place in queue:
+        if UNIFORM in place.val.v:
+            continue
+        if _is_own(place):
+            return place
+        for each in _before(place):
+            if (each.unit, each.number) not in seen:
+                seen.add((each.unit, each.number))
+                queue.append(each)
+    return None
+
+
+def _is_own(place: Place) -> bool:
+    named = (f"{owner}.{row.name.rpartition('.')[2]}" for owner, row in rows_of(place) if row and row.result == "own")
+    return any(name.startswith(_NAMING) for name in named)
+
+
+def _before(place: Place) -> Iterator[Place]:
+    """The values of which one is made, one step before."""
+    value = place.value
+    yield from map(place.value_at, (n for n in (value.args[:1] if value.op == "mut" else value.args) if n >= 0))
+    if value.op in ("attr", "param", "free", "name", "call"):
+        yield from sources(place) or ()
+    if value.op == "attr":
+        yield from stores_on_namespace(place)
+        yield from _stored_here(place)
+
+
+def _stored_here(place: Place) -> Iterator[Place]:
+    """What the same function has stored in the attribute of the same object before."""
+    values, owner = place.unit.code.values, place.unit.root(place.value.args[0])
+    for number, value in enumerate(values[: place.number]):
+        if value.op == "store_attr" and value.data == place.value.data and place.unit.root(value.args[0]) == owner:
+            yield place.value_at(number).operand(1)
+
+
+_RUN = """
+import os
+from datetime import datetime
+from accelerate import Accelerator
+
+def main(args, model, loader):
+    accelerator = Accelerator()
+    model, loader = accelerator.prepare(model, loader)
+    if not args.resume:
+        args.output_dir = os.path.join(args.output_dir, {name})
+    for step, batch in enumerate(loader):
+        accelerator.backward(model(batch).loss)
+        path = os.path.join(args.output_dir, f"checkpoint-{step}")
+        accelerator.save_state(path){mark}
+"""
+
+_TRAINER = """
+import time
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+
+def agreed(name):
+    box = [name]
+    dist.broadcast_object_list(box, src=0)
+    return box[0]
+
+class Trainer:
+    def __init__(self, root):
+        self.folder = f"{root}/{name}"
+
+    def save(self, state, step):
+        dcp.save(state, checkpoint_id=f"{self.folder}/{step}"){mark}
+"""
+
+INCORRECT = (
+    _RUN.replace("{name}", 'datetime.now().strftime("%Y%m%d-%H%M%S")').replace("{mark}", "  # error: MP509"),
+    _TRAINER.replace("{name}", "{int(time.time())}").replace("{mark}", "  # error: MP509"),
+)
+CORRECT = (
+    # the name is an option; one rank has sent it; the time tells how long it took
+    _RUN.replace("{name}", "args.name").replace("{mark}", ""),
+    _TRAINER.replace("{name}", "{agreed(int(time.time()))}").replace("{mark}", ""),
+    """
+import time
+import deepspeed
+
+def train(args, model, loader):
+    engine, *_ = deepspeed.initialize(args=args, model=model)
+    began = time.time()
+    for step, batch in enumerate(loader):
+        engine.backward(engine(batch))
+        engine.save_checkpoint(args.folder, tag=f"step-{step}")
+        print(time.time() - began)
+""",
+)
