@@ -554,6 +554,9 @@ CORRECT = [
     # times the number of ranks; by the mean of the number; the program divides gradients by itself
     _GLOBAL_COUNT.format(how="sum", scale=" * accelerator.num_processes", mark=""),
     _GLOBAL_COUNT.format(how="mean", scale="", mark=""),
+    _GLOBAL_COUNT.format(
+        how="sum", scale=" * (accelerator.num_processes if accelerator.use_distributed else 1)", mark=""
+    ),
     _GLOBAL_MEAN.format(factor="model.register_comm_hook(None, summed)", mark=""),
     _evaluation("correct / len(data)", "torch.utils.data.SequentialSampler(data)"),
     _evaluation("correct / len(sampler)", before="sampler = loader.sampler"),

@@ -364,7 +364,7 @@ class OfLoss(Onward):
         super().__init__(flow, start)
 
     def _used(self, place: Place, user: Place) -> None:
-        if user.value.op == "binary" and any(is_size(user.value_at(number)) for number in user.value.args):
+        if user.value.op == "binary" and any(_may_be_size(user.value_at(number)) for number in user.value.args):
             self.scaled = True
         else:
             super()._used(place, user)
@@ -380,3 +380,10 @@ class OfLoss(Onward):
             self.backward.append(call)
         elif not call.operations and not tells_of_ranks(call.method):
             super()._call(place, call)
+
+
+def _may_be_size(place: Place) -> bool:
+    """Whether a value is a number of ranks on one way that it may come: `size = get_world_size() if many else 1`."""
+    root = place.root
+    ways = [root.value_at(number) for number in root.value.args] if root.value.op == "phi" else [root]
+    return any(map(is_size, ways))
