@@ -2,9 +2,10 @@
 
 What it does
     Reports a class whose bases have a method of the same name that the earlier base calls on itself and the later one
-    does not: it was written to change what the earlier one does, and does not. Silent where it has another use: objects
-    are made of the later base, it is called by its class or through `super()`, or a class has it where there is nothing
-    to replace. Silent about methods without a body, and where the bases know of each other.
+    does not: it was written to change what the earlier one does, and does not. So it is where the earlier base is a
+    class of a library whose members are known (`class MyTrainer(Trainer, Mixin)`). Silent where it has another use:
+    objects are made of the later base, it is called by its class or through `super()`, or a class has it where there is
+    nothing to replace. Silent about methods without a body, and where the bases know of each other.
 
 Why is this bad
     Python looks names up from left to right. With `class DDPPO(PPO, DistributedMixin)` the methods by which the mixin
@@ -21,6 +22,7 @@ from functools import cache
 
 from validator.finding import Finding, Related
 from validator.flow.queries.outside_program import is_test
+from validator.models.members.classes import members_of
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
@@ -34,6 +36,30 @@ def check_project(project: Project) -> Iterator[Finding]:
             for early in bases[:place]:
                 if _are_strangers(early, late) and (hidden := list(_hidden(project, cls, early, late))):
                     yield _report(cls, early, late, hidden)
+        yield from _behind_libraries(project, cls) if bases else ()
+
+
+def _behind_libraries(project: Project, cls: ClassDef) -> Iterator[Finding]:
+    """The methods of mixins that stand behind a class of a library which has members of their names."""
+    taken: dict[str, str] = {}  # by the name of a member the library's class that has it
+    for base in cls.bases if not is_test(cls.path) else ():
+        if not isinstance(base, ClassDef):
+            path = getattr(base, "path", "")
+            taken |= {name: path for name in (members_of(path) or ()) if name not in taken}
+            continue
+        if base.external_bases or _is_made(project, base) or base.facts.decorators:
+            continue
+        names = [name for name in base.methods if name in taken and not hasattr(object, name)]
+        hidden = [m for name in names if cls.find(name) is (m := base.methods[name]) and not _is_left(project, base, m)]
+        if hidden:
+            yield _report_library(cls, taken[hidden[0].name], base, hidden)
+
+
+def _is_left(project: Project, owner: ClassDef, method: Method) -> bool:
+    """Whether a method has nothing to do, or is called by its class."""
+    if method.facts.stub or method.facts.is_abstract:
+        return True
+    return any(call.receiver.rpartition(".")[2] == owner.name for _, call in project.calls(method.name))
 
 
 def _are_strangers(early: ClassDef, late: ClassDef) -> bool:
@@ -103,6 +129,37 @@ def _report(cls: ClassDef, early: ClassDef, late: ClassDef, hidden: list[tuple[M
     )
 
 
+def _report_library(cls: ClassDef, library: str, late: ClassDef, hidden: list[Method]) -> Finding:
+    names = " and ".join(f"`{method.name}`" for method in hidden)
+    first, verb = library.rpartition(".")[2], "is" if len(hidden) == 1 else "are"
+    return RULE.finding(
+        cls.path,
+        cls.facts.name_at,
+        f"`{cls.name}` has `{first}` before `{late.name}`: {names} of `{late.name}` {verb} not run",
+        help=f"if `{late.name}` is to change what `{first}` does, put it first:"
+        f" `class {cls.name}({late.name}, {first})`",
+        related=[Related(hidden[0].path, hidden[0].facts.name_at[0], f"`{hidden[0].qualname}` is never run")],
+        context=f"{cls.qualname}:{late.name}",
+    )
+
+
+_SCHEDULED = """
+from transformers import Trainer
+
+class Scheduled:
+    def create_scheduler(self, num_training_steps, optimizer=None):
+        return warmed_up(optimizer, num_training_steps)
+
+    def saved_as(self):
+        return "run"
+
+def warmed_up(optimizer, steps):
+    return optimizer, steps
+
+class MyTrainer({bases}):{mark}
+    {body}
+"""
+
 _PPO = """
 import torch.distributed as dist
 
@@ -123,6 +180,7 @@ class DistributedMixin:
 """
 
 INCORRECT = (
+    _SCHEDULED.format(bases="Trainer, Scheduled", mark="  # error: MP147", body="pass"),
     _PPO
     + """
 class DDPPO(PPO, DistributedMixin):  # error: MP147
@@ -131,6 +189,12 @@ class DDPPO(PPO, DistributedMixin):  # error: MP147
 )
 
 CORRECT = (
+    _SCHEDULED.format(bases="Scheduled, Trainer", mark="", body="pass"),
+    _SCHEDULED.format(
+        bases="Trainer, Scheduled",
+        mark="",
+        body="def create_scheduler(self, steps):\n        return Scheduled.create_scheduler(self, steps)",
+    ),
     _PPO
     + """
 class DDPPO(DistributedMixin, PPO):
