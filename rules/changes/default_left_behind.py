@@ -4,9 +4,11 @@ What it does
     Compares the defaults of options, fields, parameters and `getattr(config, "name", default)` before and after a
     change. Reports one that differs now from the others of its name, all of which are as it was. Reports a call that
     gets another value because the default of a parameter changed, where the change made another call of the function
-    ask for the old value, or no longer ask for what is the default now. Reports also where a default, a field or an
-    option was of one kind (a text, a number, a list of texts or of numbers) and is of another now, and what reads it,
-    or a function that it is handed to, still does with it, or with an element of it, what only the other kind allows.
+    ask for the old value, or no longer ask for what is the default now. Reports a call that still has a number or text
+    by default, where the change made an option of the same name of it in another call beside. Reports also where a
+    default, a field or an option was of one kind (a text, a number, a list of texts or of numbers) and is of another now, and what
+    reads it, or a function that it is handed to, still does with it, or with an element of it, what only the other kind
+    allows.
 
 Why is this bad
     Which of them wins depends on the way that the program takes: the launcher, the config class and the function then
@@ -18,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.drift.change import Change
+from validator.drift.interfaces.half_wired import HalfWired, HalfWiredOptions
 from validator.drift.interfaces.kinds import Kinds, Misfit
 from validator.drift.interfaces.relied_defaults import ReliedDefaults, Relying
 from validator.drift.names.defaults import Defaults
@@ -42,6 +45,20 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield _relying(relying)
     for misfit in change.analysis(Kinds).misfits:
         yield _misfit(misfit)
+    for wired in change.analysis(HalfWiredOptions).rows:
+        yield _half_wired(wired)
+
+
+def _half_wired(row: HalfWired) -> Finding:
+    return RULE.finding(
+        row.site.unit.path,
+        row.site.call.at,
+        f"`{row.called}` still has `{row.name}={row.default}` by default here, where `{row.option}` took the place of"
+        f" {row.default} in line {row.line} of the same function",
+        help=f"pass `{row.name}={row.option}`, or say why the two may differ",
+        related=[Related(row.site.unit.path, row.line, f"`{row.option}` since the change")],
+        context=f"{row.site.unit.qualname}:{row.called}:{row.name}",
+    )
 
 
 def _misfit(row: Misfit) -> Finding:
@@ -73,6 +90,43 @@ def _relying(row: Relying) -> Finding:
         context=f"{row.site.unit.qualname}:{row.method.name}:{row.name}",
     )
 
+
+_TOKENS = """# file: ip/__init__.py
+# file: ip/parts.py
+class Projection:
+    def __init__(self, width, extra_tokens=4):
+        self.size = width, extra_tokens
+
+
+class Processor:
+    def __init__(self, width, num_tokens=4):
+        self.size = width, num_tokens
+# before: train.py
+import argparse
+
+from ip.parts import Processor, Projection
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--width", type=int, default=8)
+    args = parser.parse_args()
+    projection = Projection(args.width, extra_tokens=4)
+    return projection, [Processor(args.width) for _ in range(3)]
+# file: train.py
+import argparse
+
+from ip.parts import Processor, Projection
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--width", type=int, default=8)
+    parser.add_argument("{flag}", type=int, default=4)
+    args = parser.parse_args()
+    projection = Projection(args.width, extra_tokens=args.{name})
+    return projection, [Processor({passed}) for _ in range(3)]{mark}
+"""
 
 _LIST_OPTION = """# before: rl/train.py
 import argparse
@@ -166,6 +220,8 @@ class Plan:
 """
 
 INCORRECT = (
+    # an option that reaches one of two parts
+    _TOKENS.format(flag="--num-tokens", name="num_tokens", passed="args.width", mark="  # error: MP909"),
     # an element of a list that holds numbers now, in the function that it is handed to
     _LIST_OPTION.format(first="first", mark="  # error: MP909"),
     # another class reads the option
@@ -248,6 +304,8 @@ def from_config(ratio, config):
 """,
 )
 CORRECT = (
+    _TOKENS.format(flag="--num-tokens", name="num_tokens", passed="args.width, num_tokens=args.num_tokens", mark=""),
+    _TOKENS.format(flag="--extra", name="extra", passed="args.width", mark=""),
     _LIST_OPTION.format(first="str(first)", mark=""),
     _READ_ELSEWHERE.format(use="options.decay_epochs = [int(each) for each in options.decay_epochs]", mark=""),
     _READ_ELSEWHERE.format(

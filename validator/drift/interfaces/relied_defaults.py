@@ -54,12 +54,12 @@ class ReliedDefaults:
         rows = sites(self.change.after, target.name)
         places = [site for site in rows if reaches(site, target) and len(site.reached) == 1 and site.how == "call"]
         kept = [site for site in places if site.is_in(self.change.before) and not is_test(site.unit.path)]
-        relying = [site for site in kept if _passes(site.call, method, new.name) is None]
+        relying = [site for site in kept if passed_for(site.call, method, new.name) is None]
         if not relying or new.default is None or old.default is None:
             return
         for site in places:
             for earlier in calls_before(self.change.before, site).values():
-                was, now = (_passes(call, method, new.name) for call in (earlier, site.call))
+                was, now = (passed_for(call, method, new.name) for call in (earlier, site.call))
                 if (was, now) in ((new.default, None), (None, old.default)):
                     for each in relying:
                         yield Relying(each, method, new.name, old.default, new.default, site, now is not None)
@@ -74,7 +74,7 @@ def _changed_defaults(before: Method, after: Method) -> Iterator[tuple[Param, Pa
                 yield old, new
 
 
-def _passes(call: Call, method: Method, name: str) -> str | None:
+def passed_for(call: Call, method: Method, name: str) -> str | None:
     """What a call passes for a parameter, as text; None where it passes nothing, empty where that is not known."""
     if any(argument.keyword in ("*", "**") for argument in call.args):
         return ""
