@@ -7,8 +7,8 @@ What it does
     ask for the old value, or no longer ask for what is the default now. Reports a call that still has a number or text
     by default, where the change made an option of the same name of it in another call beside. Reports also where a
     default, a field or an option was of one kind (a text, a number, a list of texts or of numbers) and is of another
-    now, and what reads it, or a function that it is handed to, still does with it, or with an element of it, what only the other kind
-    allows.
+    now, and what reads it, or a function that it is handed to, still does with it, or with an element of it, what only
+    the other kind allows.
 
 Why is this bad
     Which of them wins depends on the way that the program takes: the launcher, the config class and the function then
