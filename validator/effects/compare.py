@@ -47,7 +47,7 @@ class Around(NamedTuple):
     body: Trace
     after: Trace
     endless: bool = False  # `while True` that nothing leaves: who goes round again comes to the same place
-    counted: bool = False  # `for`: the rounds end, whatever is in them
+    uncounted: bool = False  # `while`: the rounds end by what is in them alone
 
 
 def sees(op: Issued, causes: Causes) -> bool:
@@ -277,7 +277,7 @@ class Comparison:
     def _comes_again(self, op: Issued, assumed: Assumed) -> bool:
         """Whether a rank that goes round a loop again meets the others in what they wait in: the loop is endless, or on
         no way leaves it, nor issues anything else, before."""
-        if self.around is None or self.around.counted:
+        if self.around is None or not (self.around.endless or self.around.uncounted):
             return False
         body = self.around.body, self.frame
         if self.around.endless:

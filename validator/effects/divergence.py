@@ -459,8 +459,8 @@ class Divergences:
 
 
 def _around(unit: Unit, repeat: Repeat) -> Around:
-    counted = unit.code.loops[repeat.header].iterator >= 0
-    return Around(repeat.body, repeat.rest, _is_endless(unit, repeat), counted)
+    uncounted = unit.code.loops[repeat.header].iterator < 0
+    return Around(repeat.body, repeat.rest, _is_endless(unit, repeat), uncounted)
 
 
 def _is_endless(unit: Unit, repeat: Repeat) -> bool:
