@@ -6,6 +6,7 @@ holds ranks of both sides. Conditions that all ranks share are assumed to hold, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.domains.axes import REDUCED, UNKNOWN, WORLD, axes_of, meets
@@ -46,6 +47,7 @@ class Around(NamedTuple):
     body: Trace
     after: Trace
     endless: bool = False  # `while True` that nothing leaves: who goes round again comes to the same place
+    uncounted: bool = False  # `while`: the rounds end by what is in them alone
 
 
 def sees(op: Issued, causes: Causes) -> bool:
@@ -118,7 +120,7 @@ class Comparison:
             if isinstance(one, End) and isinstance(two, End):
                 return self._ends(one, two)
             if isinstance(one, End) or isinstance(two, End):
-                return self._against_end(a, b, if_b if isinstance(one, End) else if_a)
+                return self._against_end(a, b, if_a, if_b)
             if isinstance(one, Repeat) or isinstance(two, Repeat):
                 if not (isinstance(one, Repeat) and isinstance(two, Repeat)):
                     return self._against_loop(a, b, if_a, if_b)
@@ -264,20 +266,47 @@ class Comparison:
                 break
         return found
 
-    def _against_end(self, a: Cursor, b: Cursor, assumed: Assumed) -> Difference | None:
+    def _against_end(self, a: Cursor, b: Cursor, if_a: Assumed, if_b: Assumed) -> Difference | None:
         (end, rest), first = ((a[0], b), True) if isinstance(a[0], End) else ((b[0], a), False)
         assert isinstance(end, End)
-        op = self.first(rest, assumed)
-        if op is None or (end is NEXT and self._comes_again(op)):
+        op = self.first(rest, if_b if first else if_a)
+        if op is None or (end is NEXT and self._comes_again(op, if_a if first else if_b)):
             return None
         return (end, op) if first else (op, end)
 
-    def _comes_again(self, op: Issued) -> bool:
-        """Whether a rank that goes round an endless loop again meets the others in what they wait in."""
-        if self.around is None or not self.around.endless:
+    def _comes_again(self, op: Issued, assumed: Assumed) -> bool:
+        """Whether a rank that goes round a loop again meets the others in what they wait in: the loop is endless, or on
+        no way leaves it, nor issues anything else, before."""
+        if self.around is None or not (self.around.endless or self.around.uncounted):
             return False
-        again = self.first((self.around.body, self.frame), self.lasting)
-        return again is not None and _alike(again, op)
+        body = self.around.body, self.frame
+        if self.around.endless:
+            again = self.first(body, self.lasting)
+            return again is not None and _alike(again, op)
+        ways = list(self._firsts(body, assumed))
+        met = [way for way in ways if isinstance(way, Issued)]
+        ends = [way for way in ways if not isinstance(way, Issued)]
+        return bool(met) and all(_alike(way, op) for way in met) and all(way is NEXT or raises(way) for way in ends)
+
+    def _firsts(self, cursor: Cursor, assumed: Assumed) -> Iterator[Issued | Trace]:
+        """What a rank first comes to on each way of another round: an operation, or what ends the round. Of what is
+        `assumed` in this one, what asks for the rank holds then, too."""
+        self.budget -= 1
+        trace, frame = self._next(cursor, self.lasting)
+        if isinstance(trace, Op):
+            yield self.traces.issued(trace, frame)
+        elif isinstance(trace, Choice):
+            for way in trace.ways:
+                yield from self._firsts((way, frame), assumed)
+        elif isinstance(trace, Fork) and self.budget > 0:
+            causes = frame.causes(trace.causes, self.flow)
+            told = bool(causes) and all(cause.kind in ("rank", "member") for cause in causes)
+            holds = holding(frame.key(trace.key, self.traces), assumed) if told else None
+            ways = {True: trace.yes, False: trace.no}
+            for way in ways.values() if holds is None else [ways[holds is trace.positive]]:
+                yield from self._firsts((way, frame), assumed)
+        else:
+            yield trace
 
     def _against_loop(self, a: Cursor, b: Cursor, if_a: Assumed, if_b: Assumed) -> Difference | None:
         """A loop against something else: without the loop they must agree, else the loop is what one side lacks."""

@@ -292,7 +292,7 @@ class Divergences:
         tracer = self.traces.tracer(unit)
         if self._is_of_some(unit):
             return
-        around = {r.header: Around(r.body, r.rest, _is_endless(unit, r)) for r in tracer.repeats}
+        around = {r.header: _around(unit, r) for r in tracer.repeats}
         balanced: set[int] = set()
         place = {id(fork): i for i, (fork, _) in enumerate(tracer.forks)}
         for fork, loop in sorted(
@@ -456,6 +456,11 @@ class Divergences:
             yield Divergence(
                 unit, loop.at, unit.text(value.at), causes, op, RETURN, "loop", False, False, repeat.header, asks
             )
+
+
+def _around(unit: Unit, repeat: Repeat) -> Around:
+    uncounted = unit.code.loops[repeat.header].iterator < 0
+    return Around(repeat.body, repeat.rest, _is_endless(unit, repeat), uncounted)
 
 
 def _is_endless(unit: Unit, repeat: Repeat) -> bool:

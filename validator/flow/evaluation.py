@@ -36,6 +36,7 @@ class Evaluation(Walk):
         self.steps: dict[tuple[int, int], tuple[str, ...]] = {}  # (call, position) -> how the argument is placed by it
         self.wrapped: dict[tuple[int, int], tuple[str, ...]] = {}  # the same of arguments that the result is made from
         self.made: dict[int, dict[ClassDef, tuple[tuple[str, Val], ...]]] = {}
+        self.named: dict[int, tuple[tuple[str, Val], ...]] = {}  # attributes that a call gives the holder it makes
         self.switched: dict[int, tuple[str, Val]] = {}
         self.late: dict[int, bool] = {}  # by test of an attribute whether that is made where it is missing
         self.leaving = Leaving(unit)
@@ -43,10 +44,11 @@ class Evaluation(Walk):
 
     def noted(self, number: int) -> object:
         steps = [row for rows in (self.steps, self.wrapped) for row in rows.items() if row[0][0] == number]
-        return self.sites.get(number), self.made.get(number), self.switched.get(number), steps
+        rows = (self.sites, self.made, self.named, self.switched)
+        return *(noted.get(number) for noted in rows), steps
 
     def forget(self, number: int) -> None:
-        for noted in (self.sites, self.parts, self.made, self.switched):
+        for noted in (self.sites, self.parts, self.made, self.named, self.switched):
             noted.pop(number, None)
         for steps in (self.steps, self.wrapped):
             for key in [key for key in steps if key[0] == number] if steps else ():

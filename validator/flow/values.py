@@ -10,6 +10,7 @@ Objects are tuples whose first element says what they are:
 | `("bound", unit, value)` | a method with its receiver |
 | `("ext", dotted)` | something outside the project; `("made", dotted)`: what calling it gives |
 | `("made", dotted, unit)` | a namespace that the code of this unit makes, on which the program sets attributes |
+| `("made", dotted, unit, "named")` | the same, made with attributes that the call names one by one: no options beside |
 | `("tuple", values)` | a tuple or list of known length; `("seq", value)`: of any length |
 | `("dict", items, rest)` | a dictionary; `rest`: what other keys have; None: there are none; `BOTTOM`: nobody knows |
 | `("group", axes, ranks, backend)` | a process group; `"several"`: one of several, `"every"`: these fill the job |

@@ -5,7 +5,8 @@ What it does
     `IPython.embed`) in package code, and `input()` in a function that communicates. An error where only some ranks
     stop and a collective follows, a warning where a collective follows, or in a step of training, otherwise a note.
     `torch.distributed.breakpoint` holds the other ranks at a barrier and is a note. Silent under a condition that says
-    it serves debugging, and in demonstrations and tests.
+    it serves debugging, where the answer is sent to the other ranks (`broadcast_object_list([input()])`), and in
+    demonstrations and tests.
 
 Why is this bad
     A stopped rank does not come to the next collective. The others wait for it, in FSDP inside the next forward,
@@ -28,6 +29,7 @@ from validator.effects.divergence import Divergences
 from validator.effects.trace import Issued
 from validator.finding import Finding, Related, Severity
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Project
 from validator.rule import Rule
@@ -63,8 +65,25 @@ def check_project(project: Project) -> Iterator[Finding]:
         if any(_DEBUGGING.search(word) for test in place.tests for word in test.words):
             continue
         after = divergences.following(place)
-        if place.method != "input" or after is not None:
+        if place.method != "input" or after is not None and not _is_sent(queries, place):
             yield _report(place, after)
+
+
+def _is_sent(queries: Queries, answer: Place) -> bool:
+    """Whether a rank sends an answer to the others, here or in a function that gets it: they wait for it by design."""
+    queue, seen = [answer], {answer}
+    for each in queue:
+        more: list[Place] = []
+        for user in each.users:
+            if any(operation.row.root is not None for operation in user.operations):
+                return True
+            targets = queries.targets(user) if user.value.op == "call" else []
+            inner = (param for unit in targets for param in queries.values(unit, "param"))
+            given = [p for p in inner if argument_of(user.unit, user.number, p.unit, p.value.data[0]) == each.number]
+            more += given if targets else [user]
+        queue += [each for each in more if each not in seen]
+        seen.update(more)
+    return False
 
 
 def _report(place: Place, after: Issued | None) -> Finding:
@@ -96,6 +115,20 @@ def fix(node: Any, finding: Finding) -> Any:
 
 
 INCORRECT = [
+    # the answer goes nowhere, or to nobody else
+    """
+import torch.distributed as dist
+
+def pause(loss):
+    if dist.get_rank() == 0:
+        input("continue? ")  # error: MP520
+    dist.broadcast(loss, src=0)
+
+def scaled(loss):
+    factor = float(input("factor? "))  # error: MP520
+    dist.all_reduce(loss)
+    return loss * factor
+""",
     """
 import torch
 import torch.distributed as dist
@@ -117,6 +150,27 @@ def step(model, batch):
 ]
 
 CORRECT = [
+    # a chat: the answer of one rank is what the others wait for
+    """
+import torch.distributed as dist
+
+def ask(rank):
+    if rank == 0:
+        query = [input("User: ").strip()]
+    else:
+        query = [None]
+    dist.broadcast_object_list(query, 0)
+    return query[0]
+
+def shared(text):
+    box = [text]
+    dist.broadcast_object_list(box, src=0)
+    return box[0]
+
+def choose():
+    text = input("Which? ") if dist.get_rank() == 0 else None
+    return shared(text)
+""",
     """
 import os
 import torch.distributed as dist

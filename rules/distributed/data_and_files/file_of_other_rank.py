@@ -8,7 +8,8 @@ What it does
     and all read afterwards in the same function with no collective between; files of which each rank writes its own,
     and one rank reads all in a loop with no collective between; and a folder that one rank makes, and into which all
     write with no collective between (a note, where the files come in a loop). Silent where another place writes the
-    file without the test.
+    file without the test, and of names with different ranks where only those below some number write: within the first
+    group the ranks are the same.
 
 Why is this bad
     The ranks that wrote nothing fail when the run is resumed, hours later, or start from other states than the first.
@@ -35,6 +36,7 @@ from validator.rule import Rule
 
 RULE = Rule("MP581", "file-of-other-rank", "warning", "0.3.0", tokens=("open", "load", "save", "read_", "mkdir"))
 
+_ORDERED = frozenset({"Lt", "LtE", "Gt", "GtE"})
 _MAKING = ("os.makedirs", "os.mkdir")
 _WHOLLY = WHOLE | SOME | {LOCAL, NODE}  # axes of numbers from which coordinates are computed
 
@@ -112,6 +114,8 @@ def _coordinates(names: Iterable[str]) -> Axes:
 
 def _other_rank(name: str, writes: list[Access], reads: list[Access]) -> Finding | None:
     """Names that carry one rank where the file is written and another where it is read."""
+    if any(map(_by_first, writes)):
+        return None
     wrote = {c.axis for w in writes for c in w.apart}
     read = next((r for r in reads if r.apart and {c.axis for c in r.apart}.isdisjoint(wrote) and wrote), None)
     if read is None or "?" in wrote | {c.axis for c in read.apart}:
@@ -125,6 +129,16 @@ def _other_rank(name: str, writes: list[Access], reads: list[Access]) -> Finding
         "build the name in one function that both call",
         all(c.sure for c in (*writes[0].apart, *read.apart)),
     )
+
+
+def _by_first(write: Access) -> bool:
+    """Whether only the ranks below, or above, some number write: within the first group a rank of the job is the rank
+    inside the group, too."""
+    for test in write.place.tests:
+        sides = [test.operand(0), test.operand(1)] if test.value.op == "compare" else []
+        if test.value.data in _ORDERED and any(side.varies("rank", "member") for side in sides):
+            return True
+    return False
 
 
 def _in_turns(traces: Traces, place: Place) -> bool:
@@ -387,6 +401,20 @@ def save(result, folder, name):
 ]
 
 CORRECT = [
+    # the first model-parallel group alone writes: rank of the job and rank inside the group are one number there
+    """
+import os
+import torch
+import torch.distributed as dist
+from megatron.core import mpu
+
+def save(state, folder, model_parallel_size):
+    if dist.get_rank() < model_parallel_size:
+        torch.save(state, os.path.join(folder, f"model_{dist.get_rank()}.pt"))
+
+def load(folder):
+    return torch.load(os.path.join(folder, f"model_{mpu.get_tensor_model_parallel_rank()}.pt"))
+""",
     _FOLDER.format(mark="", between="dist.barrier()"),
     _epochs(within="dist.barrier()"),
     _epochs(after="dist.barrier()"),

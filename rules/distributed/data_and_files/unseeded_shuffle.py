@@ -65,6 +65,7 @@ RULE = Rule(
 
 _ELSEWHERE = frozenset({"attr", "param", "free", "name", "call"})
 _GIVEN = frozenset({"call"})
+_NUMBERS = frozenset({"size", "ordinal", "several", "const"})
 _INVERTING = frozenset({"argsort", "scatter", "scatter_", "index_copy", "index_copy_"})
 
 
@@ -189,16 +190,23 @@ def _first(key: Place) -> Place:
 
 
 def _made_of(place: Place) -> Iterator[Place]:
-    """The values from which one is computed, but for what has been made equal on all ranks since."""
+    """The values from which one is computed, but for what has been made equal on all ranks since, and for numbers, such
+    as how many ranks there are: no order is in them."""
     stack, seen = [place], {place}
     while stack:
         here = stack.pop()
         yield here
         for number, part in enumerate(map(here.operand, range(len(here.value.args)))):
             beside = here.value.op == "mut" and number == 1 and changes_nothing(part)
-            if here.value.args[number] >= 0 and part not in seen and not beside and UNIFORM not in part.val.v:
+            if here.value.args[number] >= 0 and part not in seen and not beside and _may_be_order(part):
                 seen.add(part)
                 stack.append(part)
+
+
+def _may_be_order(part: Place) -> bool:
+    """Whether an order may be in a value that each rank has of its own."""
+    held = part.val
+    return UNIFORM not in held.v and not (held.each and all(o[0] in _NUMBERS for o in held.each))
 
 
 def _drawn_before(dataset: Place, elsewhere: frozenset[str] = _ELSEWHERE) -> Iterator[Place]:
@@ -548,6 +556,25 @@ def loader(dataset, args):
 
 CORRECT = [
     _FILES.replace("{seed}", "7").replace("{mark}", ""),
+    # each rank mixes what it has made itself; what is divided was gathered, by the number of ranks
+    """
+import torch
+from accelerate import Accelerator
+from accelerate.utils import set_seed
+
+def main(model, epochs, make):
+    accelerator = Accelerator()
+    set_seed(7, device_specific=True)
+    model = accelerator.prepare(model)
+    for epoch in range(epochs):
+        samples = make(model)
+        rewards = accelerator.gather(samples["rewards"]).cpu().numpy()
+        own = torch.as_tensor(rewards - rewards.mean()).reshape(accelerator.num_processes, -1)
+        samples["advantages"] = own[accelerator.process_index]
+        order = torch.randperm(len(samples["rewards"]), device=accelerator.device)
+        samples = {key: value[order] for key, value in samples.items()}
+        accelerator.backward(-(model(samples["x"]) * samples["advantages"]).mean())
+""",
     # a draw that says which rows are looked at
     """
 import random

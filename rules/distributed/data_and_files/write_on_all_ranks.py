@@ -8,11 +8,12 @@ What it does
     the rank that leaves one writer, and with `is_main_process=`; a test of a single mesh coordinate leaves a writer in
     each other group. Also reports what removes a folder or a file (`shutil.rmtree`, `os.remove`) in a program that has
     set up its process group, on all ranks, where nothing takes the error (`ignore_errors=True`, `except`) and the path
-    does not tell the rank. Silent in demonstrations and tests, in a group of one process, and where ranks have changed
-    into folders of their own. A note where nothing shows that the writers harm each other: that what they write differs
-    between ranks, that it is a file of tensors (`torch.save`), that a rank reads the file before all have written it,
-    or that only the first can do it at all (an upload, `os.rename`, `os.symlink`); and where they add to a file, whose
-    lines are then there once for each rank.
+    does not tell the rank. Silent in demonstrations and tests, in a group of one process (`world_size=1`, also where a
+    namespace or a class says so), where all collectives on the way do without a process group and nothing on the way
+    sets one up, and where ranks have changed into folders of their own. A note where nothing shows that the writers
+    harm each other: that what they write differs between ranks, that it is a file of tensors (`torch.save`), that a
+    rank reads the file before all have written it, or that only the first can do it at all (an upload, `os.rename`,
+    `os.symlink`); and where they add to a file, whose lines are then there once for each rank.
 
 Why is this bad
     Many writers of one file: the last one's numbers are kept, others read a file that was just truncated, uploads fail,
@@ -39,6 +40,7 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.ranks.run_by_all import is_within, setting_up
+from validator.flow.queries.ranks.several_processes import has_several
 from validator.project import Project
 from validator.rule import Rule
 
@@ -263,7 +265,7 @@ def _by_all(unit: Unit, queries: Queries) -> Place | None:
     if found is None:
         return None
     groupless = all(o.row.groupless for o in (*found.operations, *_met(found)))
-    return found if _has_ranks(unit, queries, groupless) else None
+    return found if has_several(queries, unit, groupless) else None
 
 
 def _met(call: Place) -> Iterator[Operation]:
@@ -271,27 +273,6 @@ def _met(call: Place) -> Iterator[Operation]:
     for operation, place in call.reached():
         if operation.sure and operation.name not in _OF_ONE and not only(place.under, "rank", "member"):
             yield operation
-
-
-def _has_ranks(unit: Unit, queries: Queries, groupless: bool) -> bool:
-    """Whether the programs that come to a unit have several processes, as far as is known: where all that it meets in
-    is `groupless`, they set up a process group, or issue a collective that does not do without one. A unit that nobody
-    calls may run anywhere; nobody else is in a group that is set up with one process."""
-    callers = queries.reaching([unit])
-    run = queries.reached(callers)
-    setting = [call for call in queries.calls(*queries.flow.models.ranks["setup"]) if call.unit in run]
-    if setting and all(map(_is_of_one, setting)):
-        return False
-    if not groupless or setting or callers == {unit}:
-        return True
-    sites = (site for each in run for site in queries.flow.result(each).sites.values())
-    return any(not o.row.groupless for site in sites for o in site.operations)
-
-
-def _is_of_one(setting: Place) -> bool:
-    """Whether a process is told that it is alone in the group that it sets up."""
-    size = setting.argument("world_size", 3)
-    return size is not None and size.closed.is_const(1)
 
 
 def _excused(place: Place, named: tuple[Place, ...]) -> bool:
@@ -379,6 +360,52 @@ def main(model, gpu, folder):
     with open(os.path.join(folder, "log.txt"), "a") as log:  # error: MP537
         log.write("done")
 """,
+    # what a namespace is made with does not hold for ever, nor where a command line comes into it
+    """
+import argparse
+import os
+import torch
+import torch.distributed as dist
+
+def main(model):
+    args = argparse.Namespace(world_size=1, rank=0)
+    if "WORLD_SIZE" in os.environ:
+        args.world_size = int(os.environ["WORLD_SIZE"])
+    dist.init_process_group("nccl", world_size=args.world_size)
+    dist.barrier()
+    torch.save(model.state_dict(), "model.pt")  # error: MP537
+""",
+    """
+import argparse
+import torch
+import torch.distributed as dist
+
+def main(model):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--world_size", type=int)
+    args = parser.parse_args(namespace=argparse.Namespace(world_size=1))
+    dist.init_process_group("nccl", world_size=args.world_size)
+    dist.barrier()
+    torch.save(model.state_dict(), "model.pt")  # error: MP537
+""",
+    # the group is set up before the ways part
+    """
+import sys
+import deepspeed
+import torch
+import torch.distributed as dist
+
+def export(model):
+    with deepspeed.zero.GatheredParameters(list(model.parameters())):
+        torch.save(model.state_dict(), "model.pt")  # error: MP537
+
+def main(model):
+    dist.init_process_group("nccl")
+    if sys.argv[1] == "export":
+        export(model)
+    else:
+        dist.barrier()
+""",
     # what is removed
     """
 import os
@@ -420,6 +447,69 @@ def main(model):
     dist.init_process_group("gloo", rank=0, world_size=1)
     dist.barrier()
     torch.save(model.state_dict(), "model.pt")
+""",
+    # the same by what a namespace is made with, or a class says; helpers that may set up a group come later
+    """
+import argparse
+import torch
+import torch.distributed as dist
+
+args = argparse.Namespace(layers=12, world_size=1, rank=0)
+dist.init_process_group("gloo", world_size=args.world_size, rank=args.rank)
+
+def load(size):
+    if not dist.is_initialized():
+        dist.init_process_group("nccl", world_size=size)
+    dist.barrier()
+    return torch.nn.Linear(4, 4)
+
+model = load(args.layers)
+torch.save(model.state_dict(), "model.pt")
+""",
+    """
+import torch
+import torch.distributed as dist
+
+class Settings:
+    world_size = 1
+    rank = 0
+
+def convert(model):
+    dist.barrier()
+    torch.save(model.state_dict(), "model.pt")
+
+def main(model):
+    settings = Settings()
+    dist.init_process_group("gloo", world_size=settings.world_size, rank=settings.rank)
+    convert(model)
+""",
+    # one process exports; parameters are gathered where there are parts of them
+    """
+import sys
+import deepspeed
+import torch
+import torch.distributed as dist
+
+def load(sharded):
+    model = torch.nn.Linear(4, 4)
+    if sharded:
+        with deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0):
+            torch.nn.init.zeros_(model.weight)
+    return model
+
+def train(sharded):
+    dist.init_process_group("nccl")
+    load(sharded)
+    dist.barrier()
+
+def export(sharded):
+    torch.save(load(sharded).state_dict(), "model.pt")
+
+def main():
+    if sys.argv[1] == "export":
+        export(False)
+    else:
+        train(True)
 """,
     # a name that a function makes of the rank; an actor whose class is handed on
     """

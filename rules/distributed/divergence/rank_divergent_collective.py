@@ -205,6 +205,34 @@ def _reduced(guarded: str, before: str = "pass", after: str = "pass", mark: str 
 
 
 INCORRECT = [
+    # who goes round again comes to the same place, never to the other one; or may leave the loop before
+    """
+import torch.distributed as dist
+
+def spin(is_done):
+    while True:
+        if dist.get_rank() != 0:  # error: MP501
+            continue
+        dist.barrier()
+        if is_done():
+            break
+
+def chat(is_done):
+    while True:
+        if is_done():
+            break
+        if dist.get_rank() == 0:
+            if not input("query: ").strip():
+                continue
+        dist.barrier()  # error: MP501
+
+def each(texts):
+    for text in texts:
+        if dist.get_rank() == 0:
+            if not text:
+                continue
+        dist.barrier()  # error: MP501
+""",
     # an attribute that one rank alone stores again tells how many rounds there are
     _RESUMED.format(start="if self.rank == 0:\n            self.resume(path)", mark="  # error: MP501"),
     # some ranks alone have put something into what all go through
@@ -868,6 +896,27 @@ def evaluate(config, value):
 
 
 CORRECT = [
+    # one rank asks again until it has an answer: it goes round to the same collective, on no way out of the loop
+    """
+import torch.distributed as dist
+
+def chat(answer):
+    while True:
+        text, stop = "", False
+        if dist.get_rank() == 0:
+            text = input("query: ").strip()
+            if not text:
+                continue
+            stop = text == "stop"
+            dist.broadcast_object_list([text, stop])
+        else:
+            both = [text, stop]
+            dist.broadcast_object_list(both)
+            text, stop = both
+        if stop:
+            return
+        answer(text)
+""",
     _RESUMED.format(start="if os.path.exists(path):\n            self.resume(path)", mark=""),
     # what some ranks put into another container, under a key that all have, each in its own way, or afterwards
     _METERS.format(guarded="own.update(mean=loss.item())", mark=""),

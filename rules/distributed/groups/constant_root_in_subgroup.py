@@ -7,7 +7,8 @@ What it does
     groups made in a loop) or a literal list without that rank; where root and group are wrong together only as one
     caller passes them to a helper, or as the default of the helper or the library gives the root; where `group_src`
     or `group_dst` gets a rank of the job (`get_rank()`, `get_global_rank`); and where the root is the size of the
-    group. Silent where branches leave only the ranks of one group.
+    group. Silent where branches leave only the ranks of one group, and where the root is a rank counted along another
+    dimension: with strided groups that is the rank of the job of the first member.
 
 Why is this bad
     `src` is a rank of the job, not of the group. Rank 0 is in the first of the groups only: in all others the call
@@ -22,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from validator.domains.axes import WHOLE, Axes
+from validator.domains.axes import WHOLE, Axes, axes_of
 from validator.domains.spmd import only
 from validator.facts.model import At
 from validator.finding import Finding, Related
@@ -184,7 +185,8 @@ def _iterated(element: Place) -> Place | None:
 
 
 def _counted(root: Given, group: Given) -> _Wrong | None:
-    if _counted_inside(root.closed) is None:
+    counted = _counted_inside(root.closed)
+    if counted is None or _is_of_other(root, counted, group):
         return None
     why = "a rank counted inside a group, where a rank of the job is asked for"
     known = group.closed.objs - {NONE_OBJ}
@@ -194,6 +196,15 @@ def _counted(root: Given, group: Given) -> _Wrong | None:
     axes, _ = group.spanned
     named = bool(axes) and not axes & {"world", "?"} and not any(o[0] == "group" for o in parts)
     return _Wrong(why, False) if named or parts and all(_is_part(o) for o in parts) else None
+
+
+def _is_of_other(root: Given, counted: Axes, group: Given) -> bool:
+    """Whether a rank is counted along other axes than those of a group. Where the groups are strided it is the rank of
+    the job of the first member: model-parallel ranks 0 and 1 of the data-parallel groups {0, 2, 4}, {1, 3, 5}."""
+    axes, _ = group.spanned
+    counted = counted if "?" not in counted else axes_of(root.hint)
+    known = not (counted | axes) & {"?", "world"}
+    return known and bool(counted) and bool(axes) and counted.isdisjoint(axes)
 
 
 def _outside(group: Given, number: int) -> _Wrong | None:
@@ -243,6 +254,13 @@ def _made(call: Place) -> tuple[Related, ...]:
 
 
 INCORRECT = [
+    """
+import torch.distributed as dist
+from megatron.core import mpu
+
+def share(param):
+    dist.broadcast(param, src=mpu.get_data_parallel_rank(), group=mpu.get_data_parallel_group())  # error: MP510
+""",
     # counted inside the group by arithmetic: the last place, the one before
     """
 import torch.distributed as dist
@@ -429,6 +447,41 @@ class Optimizer:
 ]
 
 CORRECT = [
+    # data-parallel groups {0, 2}, {1, 3} of model-parallel groups {0, 1}, {2, 3}: their first members
+    """
+import torch.distributed as dist
+from megatron.core import mpu
+
+def share(param):
+    dist.broadcast(param, src=mpu.get_tensor_model_parallel_rank(), group=mpu.get_data_parallel_group())
+""",
+    """
+import torch.distributed as dist
+
+_DATA_PARALLEL_GROUP = None
+_MODEL_PARALLEL_GROUP = None
+
+def set_up(size):
+    global _DATA_PARALLEL_GROUP, _MODEL_PARALLEL_GROUP
+    rank, world = dist.get_rank(), dist.get_world_size()
+    for i in range(size):
+        group = dist.new_group(range(i, world, size))
+        if i == rank % size:
+            _DATA_PARALLEL_GROUP = group
+    for i in range(world // size):
+        group = dist.new_group(range(i * size, (i + 1) * size))
+        if i == rank // size:
+            _MODEL_PARALLEL_GROUP = group
+
+def get_data_parallel_group():
+    return _DATA_PARALLEL_GROUP
+
+def get_model_parallel_rank():
+    return dist.get_rank(group=_MODEL_PARALLEL_GROUP)
+
+def share(param):
+    dist.broadcast(param, src=get_model_parallel_rank(), group=get_data_parallel_group())
+""",
     """
 import torch.distributed as dist
 from megatron.core import parallel_state

@@ -463,6 +463,38 @@ class Trainer:
 """
 
 CORRECT = (
+    # bound again to what FSDP wraps it in
+    """
+import torch
+from torch import nn
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp.wrap import enable_wrap, wrap
+
+
+class Part(nn.Module):
+    def forward(self, x):
+        return x
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.part = Part()
+
+    def shard(self):
+        with enable_wrap(wrapper_cls=FSDP):
+            self.part = wrap(wrap(self.part))
+
+        def clip(limit):
+            self.part.clip_grad_norm_(limit)
+
+        self.clip = clip
+
+
+model = Model()
+model.shard()
+model.clip(1.0)
+""",
     # the class is asked of the object, or of one that it is made of; a name that is computed; a name set in another way
     """
 from torch import nn

@@ -77,6 +77,15 @@ def holder(at: Evaluation, made: str) -> Val:
     return Val(frozenset({("made", made, at.unit)}), state=UNPLACED)
 
 
+def holder_of(at: Evaluation, number: int, made: str, arguments: Arguments) -> Val:
+    """The same, with the attributes that the call which makes it names: all that it has, where nothing is spread."""
+    named = tuple((name, value) for name, value in arguments if name not in (None, "*", "**"))
+    at.named[number] = named
+    if not named or len(named) < len(arguments):
+        return holder(at, made)
+    return Val(frozenset({("made", made, at.unit, "named")}), state=UNPLACED)
+
+
 def replaced(at: Evaluation, number: int, arguments: Arguments) -> Val:
     """A copy of a data class in which some fields are others: no other field differs for it."""
     copied = arguments[0][1] if arguments else UNKNOWN

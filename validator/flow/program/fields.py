@@ -140,16 +140,16 @@ class Fields:
         return found
 
     def held(self, holder: Any, name: str) -> Val:
-        """What functions of the project set as an attribute of a namespace; BOTTOM where none does.
+        """What a namespace is made with, and functions of the project set, as an attribute; BOTTOM where none does.
 
         Where it is an option too, what stood on the command line may still be there, which is the same on all ranks.
         """
-        found = [UNKNOWN] if name in self._options and name not in self.flow.models.ranks["names"] else []
+        optional = len(holder) == 3 or self._fills_what_it_is_given  # else no command line comes into it
+        found = [UNKNOWN] if optional and name in self._options and name not in self.flow.models.ranks["names"] else []
         parsed = len(found)
-        for method in self.flow.stores.writers(name):
-            unit = self.flow.unit_of(method)
-            if unit is None or name not in unit.foreign or is_of_tests(unit, holder[2].path):
-                continue
+        writers = filter(None, map(self.flow.unit_of, self.flow.stores.writers(name)))
+        foreign = (unit for unit in writers if name in unit.foreign and not is_of_tests(unit, holder[2].path))
+        for unit in dict.fromkeys((holder[2], *foreign)):
             rows = self.flow.part(("unit", unit), ("stored", name))
             if rows is None:
                 found.append(NOT_YET)
@@ -184,6 +184,13 @@ class Fields:
         """The names under which parsers of the project put what they read."""
         texts = (a.value for _, call in self.flow.project.calls("add_argument") for a in call.args if a.kind == "const")
         return frozenset(text.strip("'\"").lstrip("-").replace("-", "_") for text in texts)
+
+    @cached_property
+    def _fills_what_it_is_given(self) -> bool:
+        """Whether some parser of the project puts what it reads into an object that it is passed."""
+        parsing = ("parse_args", "parse_known_args", "parse_intermixed_args", "parse_known_intermixed_args")
+        calls = (call for _, call in self.flow.project.calls(*parsing))
+        return any(len(call.positional) > 1 or call.keyword("namespace") is not None for call in calls)
 
 
 def _is_exported(unit: Unit, number: int) -> bool:

@@ -125,7 +125,7 @@ def stores(place: Place) -> Iterator[Place]:
 
 def stores_on_namespace(place: Place) -> list[Place]:
     """What the program itself stores in the attribute of the namespace of options of which it is read."""
-    owners = {o for o in place.operand(0).closed.each if o[0] == "made" and len(o) == 3}
+    owners = {o for o in place.operand(0).closed.each if o[0] == "made" and len(o) > 2}
     found = []
     for unit in place.flow.units(iter(place.flow.stores.writers(place.value.data))) if owners else ():
         for number, value in enumerate(unit.code.values):

@@ -55,6 +55,8 @@ def result_of_unit(at: Evaluation) -> Result:
 def _left(at: Evaluation, placed: dict[int, frozenset[str]]) -> _Left:
     """What is yielded and stored. `placed`: by store in an attribute how that is placed after it."""
     left = _Left([], [], {}, {})
+    for number, rows in sorted(at.named.items()):
+        left.attributes.extend((at.vals[number], name, given) for name, given in rows)
     for number in at.leaving.stored:
         value = at.code.values[number]
         if value.op == "yield":

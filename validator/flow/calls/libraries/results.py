@@ -12,7 +12,7 @@ from validator.flow import texts
 from validator.flow.callgraph import dataclass_readers as readers
 from validator.flow.callgraph import sections
 from validator.flow.calls.arguments import Arguments, argument
-from validator.flow.calls.construction import holder, is_parser, replaced
+from validator.flow.calls.construction import holder, holder_of, is_parser, replaced
 from validator.flow.calls.elements import element
 from validator.flow.calls.groups import axes_in, axes_named, job_rank, made_equal, made_group, spanned_by
 from validator.flow.calls.hints import told_by_name
@@ -289,7 +289,7 @@ def _made_of(it: _Described, name: str) -> Val:
 
 
 def _holder(it: _Described, name: str) -> Val:
-    return holder(it.at, name)
+    return holder_of(it.at, it.number, name, it.arguments)
 
 
 def _keeping(it: _Described) -> Val:
