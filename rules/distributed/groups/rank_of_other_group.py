@@ -135,6 +135,15 @@ class Data:
 ]
 
 CORRECT = [
+    # the text of a variable, which another rule speaks of, counts as its number does
+    """
+import os
+import torch.distributed as dist
+from torch.utils.data import DistributedSampler
+
+def sampler(data):
+    return DistributedSampler(data, num_replicas=dist.get_world_size(), rank=os.environ["RANK"])
+""",
     """
 import os
 import torch.distributed as dist

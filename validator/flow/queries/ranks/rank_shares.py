@@ -15,6 +15,9 @@ _WRAPPING = frozenset({"enumerate", "tqdm", "iter"})
 _EQUALITY = frozenset({"Eq", "NotEq"})
 
 
+_IN_ENVIRONMENT = {"node": frozenset({LOCAL}), "job": WHOLE}  # among whom a variable of the environment counts
+
+
 class Share(NamedTuple):
     """`user` takes the part of rank `rank` of `size` parts of `whole`: a sampler, `x[rank::size]`,
     `range(rank, n, size)`, `i % size == rank`. Without a rank and a size it is that of this rank among all."""
@@ -117,12 +120,9 @@ def axes_of_rank(rank: Place | None) -> Axes:
     """Among the ranks of which axes a number counts; `SOME` where that is not known, or several may come."""
     if rank is None:
         return WHOLE
-    found = {
-        frozenset({LOCAL}) if o[0] == "environment" and o[2] == "node" else o[2]
-        for o in rank.closed.each
-        if o[0] == "ordinal" or o[0] == "environment" and o[2] in ("node", "job")
-    }
-    return _only(found, rank)
+    counted = {o[2] for o in rank.closed.each if o[0] == "ordinal"}
+    environment = {o[2] for o in rank.closed.each if o[0] == "environment"}
+    return _only(counted | {axes for name, axes in _IN_ENVIRONMENT.items() if name in environment}, rank)
 
 
 def axes_of_size(size: Place) -> Axes:
