@@ -93,8 +93,9 @@ class Val:
         key: tuple[Any, ...] = (objs, v, n, p, state)
         known = cls._all.get(key)
         if known is None:
-            parts = [part for o in objs for part in parts_of(o)]
-            if any(_level(o, part) > _DEEP for o in objs for part in parts_of(o)):
+            rows = [(o, part) for o in objs for part in parts_of(o)]
+            depth = max((part.depth + _weight(o) for o, part in rows), default=0)
+            if depth > _DEEP:
                 known = cls._all[key] = cls(_cut(objs), v, n, p, state)
                 return known
             key = tuple([cls._sets.setdefault(each, each) for each in key])
@@ -102,8 +103,8 @@ class Val:
             known.objs, known.v, known.n, known.p, known.state = key
             known.number = next(_numbers)
             known.each = tuple(objs) if len(objs) < 2 else tuple(sorted(objs, key=_place))
-            known.depth = max((_level(o, part) for o in objs for part in parts_of(o)), default=0)
-            holes = {o[1] for o in objs if o[0] in _SYMBOLIC}.union(*(part.holes for part in parts if part.holes))
+            known.depth = depth
+            holes = {o[1] for o in objs if o[0] in _SYMBOLIC}.union(*(part.holes for _, part in rows if part.holes))
             holes.update(c.position for causes in (v, n, p) for c in causes if c.kind == "param")
             holes.update(parameters(state))
             known.holes = tuple(sorted(holes)) if holes else ()
@@ -282,10 +283,6 @@ def mapped(o: Obj, change: Callable[[Val], Val]) -> Obj:
 def _weight(o: Obj) -> int:
     """How much deeper a value nests by an object: what an object keeps under names is one thing, with its table."""
     return 0 if o[0] == "keeping" else 1
-
-
-def _level(o: Obj, part: Val) -> int:
-    return part.depth + _weight(o)
 
 
 def _cut(objs: frozenset[Obj], deep: int = _DEEP) -> frozenset[Obj]:
