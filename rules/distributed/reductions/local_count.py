@@ -143,9 +143,7 @@ def _trained_share(queries: Queries, quotient: Place) -> Place | None:
     total = quotient.operand(0)
     if not any(map(_adds_up, _factors(total))) or any(summed(total)):
         return None
-    count = quotient.operand(1)
-    while count.value.op == "call" and count.method in KEEPING and count.receiver is not None:
-        count = count.receiver
+    count = _unwrapped(quotient.operand(1))
     ways = [count.value_at(number) for number in count.value.args] if count.value.op == "phi" else [count]
     found = next((found for way in ways if (found := _sum_of(way)) is not None), None)
     if any(map(is_size, _factors(total))) or found is None:
@@ -153,6 +151,13 @@ def _trained_share(queries: Queries, quotient: Place) -> Place | None:
     loss = OfLoss(quotient.flow, quotient)
     averaged = [each for each in loss.backward if averages_gradients(queries, each)]
     return found[0] if averaged and not loss.scaled else None
+
+
+def _unwrapped(place: Place) -> Place:
+    """A number before calls that keep it what it is: `count.clamp(min=1).item()`."""
+    while place.value.op == "call" and place.method in KEEPING and place.receiver is not None:
+        place = place.receiver
+    return place
 
 
 def _adds_up(place: Place) -> bool:
@@ -167,9 +172,7 @@ def _sum_of(place: Place) -> tuple[Place, Place] | None:
     found = _in_place(place)
     if found is not None:
         return found
-    call = place
-    while call.value.op == "call" and call.method in KEEPING and call.receiver is not None:
-        call = call.receiver
+    call = _unwrapped(place)
     if call.value.op == "call" and (own := _summed_result(call)) is not None:
         return call, own
     results = returned(call) if call.value.op == "call" else None
