@@ -185,6 +185,22 @@ sys.path.append("..")
 def seed():
     return 0
 """,
+    # a package of the name of a library that its own files import, beside a program that does not reach them
+    """# file: datasets/__init__.py
+# file: datasets/simulator/__init__.py
+# file: datasets/simulator/views.py
+import simulator
+
+UP = simulator.geo.UP
+# file: datasets/pairs.py
+if __name__ == "__main__":
+    print(1)
+# file: main.py
+from datasets.simulator.views import UP
+
+if __name__ == "__main__":
+    print(UP)
+""",
     # another object of the same name
     """# file: utils.py
 def write(text):

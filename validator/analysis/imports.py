@@ -69,6 +69,13 @@ class Imports:
             return True
         return missing.name is not None and self._set_from_outside(missing)
 
+    def is_namesake(self, importer: Module, found: Module) -> bool:
+        """Whether the importer means a library that shares its name with a package of the project: the package goes by
+        a longer name, and no import by the short one finds anything in it."""
+        rows = [row for row in importer.facts.imports if not row.level and row.name is None]
+        rows = [row for row in rows if self.project.imported(importer, row) is found]
+        return bool(rows) and all(row.module != found.name and self._is_elsewhere(row) for row in rows)
+
     def _missing(self, importer: Module, row: Import) -> Missing | None:
         if row.name is None and row.asname is None and "." in row.module:
             found: object = self.project.import_module(importer, row.module)

@@ -30,7 +30,9 @@ def lacking(project: Project) -> Iterator[Asked]:
                     continue
                 place = Place(flow, unit, number)
                 missing = _missing(project, place) if _may_be_module(place) else None
-                if missing is not None and not imports.may_have(module, missing) and not place.may_lack(value.data):
+                if missing is None or imports.may_have(module, missing) or place.may_lack(value.data):
+                    continue
+                if missing.owner is None or not imports.is_namesake(module, missing.owner):
                     yield Asked(place, missing)
 
 

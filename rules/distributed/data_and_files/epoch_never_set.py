@@ -145,8 +145,11 @@ def _is_same_each_round(call: Place) -> bool:
     if not loops or len(call.value.args) != 2 or call.is_tried or not _goes_through_data(call, loops[0]):
         return False
     inside = {block for header in loops for block in (*blocks_of(code, header), header)}
-    if call.receiver is None or call.receiver.root.value.block in inside and call.receiver.root.value.op != "attr":
-        return False  # each round has a sampler of its own
+    owner = call.receiver.root if call.receiver is not None else call
+    while owner.value.op == "attr":
+        owner = owner.operand(0).root
+    if owner.value.block in inside:
+        return False  # each round has a sampler of its own, or a loader
     known = {part.root for part in call.operand(1).parts if part.value.op != "const"}
     return all(part.value.op in ("param", "binary") and part.value.block not in inside for part in known)
 
@@ -415,6 +418,14 @@ CORRECT = [
     _PROGRAMS.format(mark="", epochs="features(model, loader)"),
     _TRAINERS.format(setup="print(model)", mark="", tell="assert self.train_loader.sampler"),  # nor is there a group
     _TRAINERS.format(setup=_SETUP, mark="", tell='getattr(self.train_loader.sampler, "set_epoch", print)(epoch)'),
+    # loaders that measure, one after another
+    """
+def begin(loaders):
+    for loader in loaders:
+        if hasattr(loader, "sampler") and hasattr(loader.sampler, "set_epoch"):
+            print(len(loader))
+            loader.sampler.set_epoch(0)
+""",
     # what is told does not decide over the order; a sampler of its own for each epoch; one epoch
     """
 import random
