@@ -15,6 +15,7 @@ from validator.domains.axes import REDUCED, WORLD
 from validator.domains.spmd import OF_ONE, UNIFORM, Cause, Causes, only, varying
 from validator.effects.compare import Around, Comparison, sees
 from validator.effects.condition_keys import Assumed, Key, assume, holding, same
+from validator.effects.element_tests import choosing
 from validator.effects.evidence import asks_for_rank, is_drawn_alike, reads_data
 from validator.effects.exceptions import FAILURE
 from validator.effects.files import raced
@@ -66,6 +67,7 @@ class Divergence(NamedTuple):
     asks: bool  # whether the condition itself asks for the rank, or for a number of the rank's own
     turns: bool = False  # whether ranks take the rounds of a loop in turns: as many each, if they divide evenly
     grown: Place | None = None  # where some ranks alone put something into what the loop goes through
+    chosen: Place | None = None  # the test by which what the loop goes through was chosen
 
     @property
     def kind(self) -> str:
@@ -112,6 +114,8 @@ def report(found: Divergence) -> Report:
     apart = f"their own {test} (not reduced over ranks)" if found.kind == "local" else test
     if found.grown is not None:
         apart = f"{test}, to which some alone add in `{found.grown.unit.qualname}`"
+    elif found.chosen is not None:
+        apart = f"how much of {test} is left by their own `{found.chosen.text}`"
     through = f" through `{'` → `'.join(_shortened(op.via))}`" if op.via else ""
     group = f" on `{op.group}`" if op.group else ""
     where = f"in `{unit.qualname}`" if unit.qualname != "<module>" else "at module level"
@@ -131,6 +135,8 @@ def report(found: Divergence) -> Report:
     related = [Related(unit.path, line, f"the ranks part here, on {test}")]
     if found.grown is not None:
         related.append(Related(found.grown.unit.path, found.grown.at[0], "only some ranks add something here"))
+    if found.chosen is not None:
+        related.append(Related(found.chosen.unit.path, found.chosen.at[0], "each rank chooses here what is left"))
     if op.via:
         related.append(Related(unit.path, op.here[0], f"`{op.via[0]}` is called here"))
         related.append(Related(op.path, op.at[0], f"and reaches `{op.name}` here"))
@@ -452,10 +458,13 @@ class Divergences:
         if op is not None and not op.once and sees(op, causes):
             loop = unit.code.loops[repeat.header]
             value = unit.code.values[loop.iterator]
-            asks = self._asks(unit, loop.iterator, causes)
+            tests = choosing(Place(self.flow, unit, loop.iterator))
+            chosen = next((test for test in tests if self._asks(test.unit, test.number, causes)), None)
+            asks = chosen is not None or self._asks(unit, loop.iterator, causes)
             yield Divergence(
-                unit, loop.at, unit.text(value.at), causes, op, RETURN, "loop", False, False, repeat.header, asks
-            )
+                unit, loop.at, unit.text(value.at), causes, op, RETURN, "loop", False, False, repeat.header, asks,
+                chosen=chosen,
+            )  # fmt: skip
 
 
 def _around(unit: Unit, repeat: Repeat) -> Around:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from validator.domains.placement import inherited
-from validator.domains.spmd import data
+from validator.domains.spmd import NONE, data, only
 from validator.flow.calls.libraries.batches import batch_of
 from validator.flow.calls.protocols import iterated, yielded
 from validator.flow.values import COUNTED, NOT_YET, UNKNOWN, Val, elements, join
@@ -43,11 +43,18 @@ def element(at: Evaluation, iterable: Val) -> Val:
 
 
 def _of_passed(at: Evaluation, position: int) -> Val:
-    """One element of what callers pass, where all of it is known; by what it varies the parameter says."""
+    """One element of what callers pass, where all of it is known; by what it varies the parameter says, but for data
+    that each rank loads for itself, whoever calls."""
     passed: Val = at.flow.get("argument", at.unit, position)
     if passed is NOT_YET:
         return NOT_YET
     if not passed.objs or any(o[0] not in _HOLDING for o in passed.each):
         return UNKNOWN
     held = element(at, passed)
-    return held if held is NOT_YET else Val(held.objs)
+    return held if held is NOT_YET else Val(held.objs, only(held.v, "data") if _is_loader(at, passed) else NONE)
+
+
+def _is_loader(at: Evaluation, passed: Val) -> bool:
+    """Whether callers pass loaders of data, and nothing else."""
+    made = [o for o in passed.each if o[0] != "keeping"]
+    return bool(made) and all(o[0] == "made" and at.models.library(o[1]).iterates == "data" for o in made)

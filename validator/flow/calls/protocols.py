@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from validator.domains.spmd import Causes
 from validator.flow.calls.own_units import run
 from validator.flow.calls.sites import note
 from validator.flow.program.answers import Site, Target
-from validator.flow.substitution import instantiated
+from validator.flow.substitution import instantiated, instantiated_causes
 from validator.flow.values import BOTTOM, UNKNOWN, Obj, Val, join, of_one
 
 if TYPE_CHECKING:
@@ -28,13 +29,32 @@ def ask_object(at: Evaluation, number: int, value: Val, name: str) -> None:
             run(at, number, unit, [of_one(o)], {})
 
 
-def drain(at: Evaluation, number: int, value: Val) -> None:
-    """Generators that are consumed here run here."""
+def drain(at: Evaluation, number: int, value: Val) -> Causes:
+    """Generators that are consumed here run here; by what it varies how many elements they give."""
+    for o in iterators(at, value):
+        note(at, number, Site((Target(o[1], o[2]),), ()))
+    return rounds(at, value)
+
+
+def iterators(at: Evaluation, value: Val) -> list[Obj]:
+    """The generators that a value is, or that its `__iter__` starts."""
+    found: list[Obj] = []
     for o in value.each:
         if o[0] == "generator":
-            note(at, number, Site((Target(o[1], o[2]),), ()))
+            found.append(o)
         elif (unit := method_of(at, o, "__iter__")) is not None:
-            note(at, number, Site((Target(unit, ((0, of_one(o)),)),), ()))
+            found.append(("generator", unit, ((0, of_one(o)),)))
+    return found
+
+
+def rounds(at: Evaluation, value: Val) -> Causes:
+    """By what it varies how many elements something gives that is gone through."""
+    causes = value.n
+    for _, unit, rows in iterators(at, value):
+        result, bindings = at.flow.get("unit", unit), dict(rows)
+        of_unit = result.rounds if unit.code.is_generator else result.returned.n
+        causes |= instantiated_causes(of_unit, lambda i, given=bindings: given.get(i, BOTTOM))  # type: ignore[misc]
+    return causes
 
 
 def yielded(at: Evaluation, o: Obj) -> Val:

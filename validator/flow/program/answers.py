@@ -97,6 +97,7 @@ class Result(NamedTuple):
     steps: dict[tuple[int, int], tuple[str, ...]] = {}  # noqa: RUF012  (call, position) -> how it places an argument
     waiting: bool = False  # whether some of the values are not known yet
     guessed: dict[Unit, tuple[Passed, ...]] = {}  # noqa: RUF012  (calls that probably run units, by unit)
+    rounds: Causes = NONE  # by what it varies how often a generator yields
 
     @property
     def makes(self) -> frozenset[ClassDef]:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def iterated(at: Evaluation, number: int, value: Instruction) -> Val:
     """What a loop goes through; generators run from here."""
     iterable: Val = at.operand(value.args[0])
-    drain(at, number, iterable)
-    return iterable
+    n = drain(at, number, iterable)
+    return Val(iterable.objs, iterable.v, n, iterable.p, iterable.state)
 
 
 def more(at: Evaluation, number: int, value: Instruction) -> Val:

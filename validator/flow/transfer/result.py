@@ -11,6 +11,7 @@ from validator.flow.calls.group_loops import around_groups
 from validator.flow.containers import fillings
 from validator.flow.merging.conditions import stored_under
 from validator.flow.merging.equality import is_one_thing
+from validator.flow.merging.one_rank import is_turn
 from validator.flow.merging.phis import times_grown
 from validator.flow.program.answers import Passed, Result, Site, Target
 from validator.flow.transfer.storing import attribute_stored
@@ -49,6 +50,7 @@ def result_of_unit(at: Evaluation) -> Result:
         _together((name, (owner, kept)) for owner, name, kept in left.attributes),
         _together((name, (owner, content)) for name, owner, content in fillings(at)),
         tuple(placings), {**at.wrapped, **at.steps}, NOT_YET in at.vals, _passed(sites, attrgetter("guessed")),
+        _rounds(at),
     )  # fmt: skip
 
 
@@ -73,6 +75,23 @@ def _left(at: Evaluation, placed: dict[int, frozenset[str]]) -> _Left:
         elif value.op == "store_class":
             _also(left.class_names, value.data, at.vals[value.args[0]])
     return left
+
+
+def _rounds(at: Evaluation) -> Causes:
+    """By what it varies how often a generator yields: not where a loop without an end, or until some number is reached,
+    goes around a `yield`, which makes up for what it leaves out."""
+    causes: Causes = NONE
+    for value in (at.code.values[number] for number in at.leaving.stored):
+        if value.op not in ("yield", "yield from"):
+            continue
+        loops = at.unit.control.loops_around(value.block)
+        if any(at.code.loops[header].iterator < 0 for header in loops):
+            return NONE
+        deciding = at.unit.control.deciding(value.block)
+        causes |= at.conditions(frozenset(branch for branch in deciding if not is_turn(at.unit, at.vals, branch)))
+        if value.op == "yield from":
+            causes |= at.vals[value.args[0]].n
+    return causes
 
 
 def _returned(at: Evaluation, unshared: frozenset[int]) -> Val:

@@ -10,6 +10,7 @@ from validator.flow.calls.arguments import Arguments, values_of
 from validator.flow.calls.groups import index_in
 from validator.flow.calls.libraries.containers import iterates
 from validator.flow.calls.libraries.environment import rank_spelled
+from validator.flow.calls.protocols import rounds
 from validator.flow.queries.values import tensors
 from validator.flow.values import BOTTOM, Obj, Val, as_long_as, beside, is_text, join, sequence
 
@@ -48,7 +49,7 @@ def same(at: Evaluation, name: str, arguments: Arguments, receiver: Val, dotted:
     settled = False
     objs: frozenset[Obj] = frozenset()
     if dotted in _CONTAINING or name in _PARTING:
-        n = frozenset().union(*(p.n for p in parts))
+        n = frozenset().union(*(rounds(at, p) for p in parts))
         objs = iterates(at, dotted or name, arguments, receiver)
     if dotted in ("int", "str") and len(arguments) == 1:
         objs = beside(arguments[0][1], "ordinal", "size") | rank_spelled(arguments[0][1])

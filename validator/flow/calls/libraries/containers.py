@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from validator.flow.calls.arguments import Arguments
 from validator.flow.calls.elements import element
 from validator.flow.calls.groups import index_in
+from validator.flow.calls.protocols import iterators
 from validator.flow.values import (
     BOTTOM,
     COUNTED,
@@ -47,7 +48,7 @@ def iterates(at: Evaluation, name: str, arguments: Arguments, receiver: Val) -> 
         return sequence(sequence(join([*spread, *each])) if spread else tuple_of(each)).objs
     if name == "enumerate" and values:
         index = index_in(beside(values[0], "counted"))
-        kept = frozenset(o for o in values[0].each if o[0] in ("generator", "unordered"))
+        kept = frozenset({*iterators(at, values[0]), *beside(values[0], "unordered")})
         return sequence(tuple_of([index, element(at, values[0])])).objs | kept
     if name in _REMAKING and values:
         return _remade(at, name, values[0])
@@ -74,7 +75,7 @@ def _as_passed(at: Evaluation, receiver: Val) -> Val:
 
 def _remade(at: Evaluation, name: str, given: Val) -> frozenset[Obj]:
     """A list, a set or an iterator of what something holds."""
-    kept = frozenset(o for o in given.objs if o[0] == "generator" and name in LAZY)
+    kept = frozenset(iterators(at, given)) if name in LAZY else frozenset()
     if name in ("list", "tuple") and len(given.objs) == 1 and given.of("tuple"):
         return given.objs
     inner = element(at, given)
