@@ -27,6 +27,7 @@ from validator.errors import nearest
 from validator.finding import Finding, Related
 from validator.flow.foreign import is_unknown
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.origins import sources
 from validator.project import Project
 from validator.rule import Rule
 
@@ -70,13 +71,16 @@ def _is_expected(place: Place) -> bool:
 def _is_of_library(place: Place | None) -> bool:
     """Whether a library makes a value: it is one of its objects, a part of one (`for _, row in frame.iterrows()`), what
     a method of one gives, or what one passes to a function that it is given (`frame.apply(lambda row: …)`)."""
-    seen: set[Place] = set()
-    while place is not None and place not in seen:
-        seen.add(place)
-        closed, root = place.closed, place.root
+    queue = [place] if place is not None else []
+    seen = set(queue)
+    for each in queue:
+        closed, root = each.closed, each.root
         if closed.objs and all(o[0] in ("ext", "made") for o in closed.objs) and not is_unknown(closed):
             return True
-        place = _whole(root)
+        whole = _whole(root)
+        fresh = [before for before in (*(sources(root) or ()), *([whole] if whole else ())) if before not in seen]
+        seen.update(fresh)
+        queue += fresh
     return False
 
 
@@ -209,6 +213,25 @@ def report(rows):
     for row in rows:
         stats["policy_loss_max"].append(row)
     return {"max_policy_loss": max(stats["policy_loss_max"])}
+""",
+    # a function that a library calls for each element hands it on, perhaps changed
+    _METRICS.replace("CODE", 'print(stats["gradient_norm_max"])')
+    + """
+
+import tensorflow as tf
+
+
+def standard(row):
+    return row["policy_max_loss"], row["loss_of_policy"]
+
+
+def read(paths, adapt=None):
+    def restructure(row):
+        if adapt is not None:
+            row = adapt(row)
+        return standard(row), row["loss_policy_max"]
+
+    return tf.data.TFRecordDataset(paths).map(restructure)
 """,
     # nothing like it is put; most of what is read there is put by somebody else; two of a row
     _METRICS.replace("CODE", 'print(stats["tokens_per_second"])'),

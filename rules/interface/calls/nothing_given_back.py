@@ -1,9 +1,10 @@
 """The result of a function that gives nothing back is kept and used.
 
 What it does
-    Reports `x = f(…)`, where `x` is read further on, or where the call is stored in an attribute, a key or a keyword,
-    and no way through the functions that may be called returns a value. Silent where one of them cannot be followed, is
-    abstract, empty, decorated, a generator or only raises, where `x` is tested first, and in tests.
+    Reports `x = f(…)`, where `x` is read further on, or where the call is stored in a key, a keyword or an attribute
+    that something reads, and no way through the functions that may be called returns a value. Silent where one of
+    them cannot be followed, is abstract, empty, decorated, a generator or only raises, where `x` is tested first, and
+    in tests.
 
 Why is this bad
     The variable is None. The state of a callback is saved as None and lost with the next resume, a metric is None in
@@ -36,7 +37,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         if not _gives_nothing(unit):
             continue
         for call in queries.calls_of(unit):
-            use = None if is_test(call.unit.path) or not _is_certain(queries, call) else _use(call)
+            use = None if is_test(call.unit.path) or not _is_certain(queries, call) else _use(queries, call)
             if use is not None:
                 yield _report(call, unit, use)
 
@@ -62,7 +63,7 @@ def _is_certain(queries: Queries, call: Place) -> bool:
     return sure and all(_gives_nothing(target.unit) for target in site.targets)
 
 
-def _use(call: Place) -> Place | None:
+def _use(queries: Queries, call: Place) -> Place | None:
     """Where the result is kept, or read after it was given a name; None where it is tested, or is not used."""
     code = call.unit.code
     users = call.taken_by
@@ -73,8 +74,17 @@ def _use(call: Place) -> Place | None:
     for user in users:
         keyword = user.value.op == "call" and call.number in user.value.args[1:]
         if user.value.op in _KEEPING and call.number in user.value.args or named and keyword:
-            return user
+            return user if user.value.op != "store_attr" or _is_read(queries, user) else None
     return None
+
+
+def _is_read(queries: Queries, store: Place) -> bool:
+    """Whether anything of the project reads the attribute that is stored, or a library may, which knows the class."""
+    cls, name = store.unit.cls, store.value.data
+    if cls is not None and cls.is_open:
+        return True
+    units = queries.flow.mentions.units(name)
+    return any(value.op == "attr" and value.data == name for unit in units for value in unit.code.values)
 
 
 def _report(call: Place, unit: Unit, use: Place) -> Finding:
@@ -119,6 +129,9 @@ class Trainer:
         states = self._on_save()  # error: MP148
         store(path="last", states=states)
         self.last = self._on_save()  # error: MP148
+
+    def report(self):
+        return self.last
 """,
 )
 
@@ -137,6 +150,15 @@ class Trainer:
         store(path="last", states=states)
         self.manager.on_load(self)
         return self.manager.on_load(self)
+""",
+    # nobody reads what is kept
+    """
+class Scenes:
+    def __init__(self, root):
+        self.loaded = self._load(root)
+
+    def _load(self, root):
+        self.names = sorted(root)
 """,
     """
 class Hook:

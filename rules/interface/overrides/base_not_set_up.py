@@ -78,9 +78,13 @@ def _left_out(project: Project, cls: ClassDef, base: ClassDef) -> set[str]:
     """The attributes that objects of just this class lack, because only the constructor of a base sets them."""
     members = project.analysis(Members)
     made = base.methods["__init__"]
-    names = {name for name, method in base.instance_attributes.items() if method is made}
+    names = {name for name, setting in base.instance_attributes.items() if made in setting}
     for each in cls.mro:
-        given = {name for name, method in each.instance_attributes.items() if method.name != "__init__" or each is cls}
+        given = {
+            name
+            for name, setting in each.instance_attributes.items()
+            if each is cls or any(method.name != "__init__" for method in setting)
+        }
         names -= given | set(each.methods) | {name for name, _ in each.facts.attributes if not _is_stored(each, name)}
         if any(name in each.methods for name in ("__getattr__", "__getattribute__")):
             return set()
@@ -240,6 +244,10 @@ class Base:
         self.rank = strategy.rank
         self.size = strategy.size
         self.unused = 0
+        self.names = None
+
+    def name(self):
+        self.names = {}
 
     def show(self):
         return self.state, self.rank
@@ -251,6 +259,8 @@ class Own(Base):
 
     def setup(self, strategy):
         self.rank = strategy.rank
+        self.name()
+        print(self.names[0])
 
     def count(self):
         return self.size if hasattr(self, "size") else 1

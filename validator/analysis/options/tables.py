@@ -80,10 +80,32 @@ class Tables:
             if is_test(module.path) or not any(name.encode() in module.source.data for name in names):
                 continue
             units = self.flow.whole_units(module)
-            rows = [row for unit in units for row in self._in_unit(unit)]
+            rows = [row for unit in units for row in self._in_unit(unit) if not self._is_told_apart(row)]
             written = {key for unit in units for key in _written(unit)}
             found += [row for row in rows if row.key not in written]
         return found
+
+    def _is_told_apart(self, lookup: Lookup) -> bool:
+        """Whether the rows without a key all bear another one that the rows with it lack, and that code of the module
+        asks a row for (`if "error" in MODELS[name]: continue`): such rows are kept from those who look the key up."""
+        rows = lookup.table.rows
+        having = {key for row in rows if lookup.key in row.keys for key in row.keys}
+        lacking = [row.keys for row in rows if lookup.key not in row.keys]
+        marks = frozenset.intersection(*lacking) - having if lacking else frozenset()
+        return not marks.isdisjoint(self._asked(lookup.table.module))
+
+    def _asked(self, module: Module) -> Iterator[str]:
+        """The keys that code of a module asks some row for: `"error" in row`, `row.get("error")`."""
+        for unit in self.flow.whole_units(module):
+            values = unit.code.values
+            for value in values:
+                asked, owner = None, -1
+                if value.op == "compare" and value.data in ("In", "NotIn"):
+                    asked, owner = values[value.args[0]].data, value.args[1]
+                elif value.op == "call" and len(value.args) > 1 and values[value.args[0]].data == "get":
+                    asked, owner = values[value.args[1]].data, values[value.args[0]].args[0]
+                if isinstance(asked, str) and any(self._tables_of_row(unit, owner, frozenset())):
+                    yield asked
 
     def of_row(self, place: Place) -> list[Table]:
         """The tables of which a value may be any row."""
