@@ -50,6 +50,79 @@ def _report(lookup: Lookup, row: Row) -> Finding:
 
 
 INCORRECT = (
+    """# file: rl/__init__.py
+# file: rl/models.py
+MODELS = {
+    "small": {"layers": 4, "quantized": False},
+    "medium": {"layers": 8, "quantized": True},
+    "large": {"layers": 32},  # error: MP309
+}
+# file: rl/run.py
+from rl.models import MODELS
+
+
+def start(args, load):
+    if args.model in MODELS:
+        row = MODELS[args.model]
+    else:
+        row = MODELS["small"]
+    return load(row["layers"], quantized=row["quantized"])
+""",
+    """TASKS = [
+    {"name": "gsm8k", "shots": 8},
+    {"name": "math", "shots": 4},
+    {"name": "mmlu"},  # error: MP309
+]
+
+
+def evaluate(run):
+    for task in TASKS:
+        run(task["name"], shots=task["shots"])
+""",
+)
+CORRECT = (
+    # what marks the rows without the key is asked for where they are left out
+    """MODELS = {
+    "small": {"layers": 4, "size": 1},
+    "medium": {"layers": 8, "size": 2},
+    "large": {"error": "does not answer", "size": 3},
+}
+
+
+def usable(names):
+    return [name for name in names if "error" not in MODELS[name]]
+
+
+def start(args, load):
+    for name in usable(args.models):
+        load(MODELS[name]["layers"], MODELS[name]["size"])
+""",
+    """TASKS = [
+    {"name": "gsm8k", "shots": 8},
+    {"name": "math", "shots": 4},
+    {"name": "mmlu"},
+]
+
+
+def evaluate(run):
+    for task in TASKS:
+        run(task["name"], shots=task.get("shots", 0))
+""",
+    """MODELS = {
+    "small": {"kind": "dense", "layers": 4},
+    "large": {"kind": "dense", "layers": 32},
+    "remote": {"kind": "served", "url": "http://localhost"},
+}
+
+
+def start(args, load, connect):
+    row = MODELS[args.model]
+    if row["kind"] == "served":
+        return connect(row["url"])
+    if row["kind"] == "dense":
+        return load(row["layers"])
+    raise NotImplementedError
+""",
     """MODELS = {
     "small": {"layers": 4, "quantized": False},
     "medium": {"layers": 8, "quantized": True},
