@@ -79,6 +79,7 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   `uneven = [parameters]`: with one of these passed, `alike` need not hold.
 - `drops = [parameter, position]`: the share of elements that dropout drops, `default_drop` where none is passed;
   `unless = [parameter, position]`: the switch without which it drops in evaluation too.
+- `unwraps = [parameter, position]`: a model of which the result (`result = "unwrapped"`) is what its wrapper holds.
 - `gathered = [axes]`: the result is whole, put together from the parts that the ranks of these axes hold; `sharded =
   [parameter, position]`: an argument of which each rank of `axes` passes its own part.
 - `objects = true`: pickles Python objects; `length = [parameter, position]`: a list that has as many elements on all
@@ -214,6 +215,7 @@ class Row(NamedTuple):
     classes: tuple[str, int] | None = None
     elements: tuple[str, int] | None = None
     drops: tuple[str, int] | None = None
+    unwraps: tuple[str, int] | None = None
     unless: tuple[str, int] | None = None
     default_drop: float = 0.0
     under: dict[str, Any] = {}  # noqa: RUF012  (attribute of the result -> the argument that is kept there)

@@ -1,11 +1,12 @@
 """A forward pass of the module inside of `DistributedDataParallel` whose loss is trained on.
 
 What it does
-    Reports a call of `model.module`, itself, by an attribute that keeps it or by a function that takes the wrapper off,
-    where DDP wraps `model` and the result is a part of what `backward()` is called on, in the same function; of one of
-    its methods where nothing in that comes from the `forward` of a wrapped model. Silent under `no_grad`, behind
-    `detach()`, where the function reduces something by itself, and where a model only judges what another one has made,
-    which learns from it (the generator's step of a GAN), while it learns from forward passes of its own.
+    Reports a call of `model.module`, itself, by an attribute that keeps it or by a function that takes the wrapper off
+    (`accelerator.unwrap_model(model)`), where DDP, or Accelerate, wraps `model` and the result is a part of what
+    `backward()` is called on, in the same function; of one of its methods where nothing in that comes from the
+    `forward` of a wrapped model. Silent under `no_grad`, behind `detach()`, where the function reduces something by
+    itself, and where a model only judges what another one has made, which learns from it (the generator's step of a
+    GAN), while it learns from forward passes of its own.
 
 Why is this bad
     DDP prepares the reduction of gradients in its own `forward`. Past that, each rank keeps gradients of its own, and
@@ -25,6 +26,7 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.origins import passed_from, sources
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.ranks.random_draws import rows_of
 from validator.project import Project
 from validator.rule import Rule
 
@@ -47,11 +49,15 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield RULE.finding(
                     unit.path,
                     call.at,
-                    f"`{call.operand(0).text}` in `{unit.qualname}` is what DDP wraps: the gradients of this forward"
-                    " pass are not reduced",
+                    f"`{call.operand(0).text}` in `{unit.qualname}` is what {_wrapper(model)}: the gradients of this"
+                    " forward pass are not reduced",
                     help=f"call `{model.text}` itself",
                     context=f"{unit.qualname}:{call.operand(0).text}",
                 )
+
+
+def _wrapper(model: Place) -> str:
+    return "DDP wraps" if may(model.closed.state, "ddp") else "Accelerate wraps in DDP, if it is launched so"
 
 
 def _forwards(queries: Queries, unit: Unit) -> Iterator[tuple[Place, Place, bool]]:
@@ -76,11 +82,11 @@ def _around(inner: Place) -> Place | None:
     seen: set[Place] = {inner.root}
     queue: list[tuple[Place, tuple[Place, ...]]] = [(inner.root, ())]
     for place, calls in queue:
-        if place.value.op == "attr" and place.value.data == "module":
-            model = place.operand(0)
+        model = _wrapped(place)
+        if model is not None:
             for call in calls:
                 model = passed_from(call, model)
-            if may(model.closed.state, "ddp"):
+            if may(model.closed.state, "ddp", "prepared"):
                 return model
         if place.value.op not in ("phi", "call", "attr"):
             continue
@@ -92,9 +98,17 @@ def _around(inner: Place) -> Place | None:
     return None
 
 
+def _wrapped(place: Place) -> Place | None:
+    """The model of which a value is asked for what its wrapper holds."""
+    if place.value.op == "attr" and place.value.data == "module":
+        return place.operand(0)
+    rows = (row for _, row in rows_of(place) if row is not None and row.unwraps is not None)
+    return next((place.argument(*row.unwraps) for row in rows if row.unwraps is not None), None)
+
+
 def _is_forward(place: Place) -> bool:
     """Whether a value is what a wrapped model has computed in its own `forward`."""
-    return place.value.op == "call" and may(place.operand(0).closed.state, *WRAPPING)
+    return place.value.op == "call" and may(place.operand(0).closed.state, *WRAPPING, "prepared")
 
 
 def _trained(queries: Queries, unit: Unit) -> frozenset[int]:
@@ -227,7 +241,32 @@ def main(network, optimizer, batches, ddp):
     _UNWRAPPED.replace("{loss}", "self.model.module.loss(images) - wanted  # error: MP560"),
 ]
 
+_PREPARED = """
+import torch
+from accelerate import Accelerator
+
+class Net(torch.nn.Module):
+    def forward(self, batch):
+        return {"loss": batch.mean()}
+
+    def render(self, batch):
+        return batch
+
+def main(batches, optimizer):
+    accelerator = Accelerator()
+    model = Net()
+    model, optimizer, batches = accelerator.prepare(model, optimizer, batches)
+    net = accelerator.unwrap_model(model)
+    for batch in batches:
+        optimizer.zero_grad()
+        loss = {call}(batch)["loss"]{mark}
+        accelerator.backward(loss)
+        optimizer.step()
+    net.render(batch)
+"""
+INCORRECT += [_PREPARED.replace("{call}", "net").replace("{mark}", "  # error: MP560")]
 CORRECT = [
+    _PREPARED.replace("{call}", "model").replace("{mark}", ""),
     # a method of the model is handed what the model has computed
     _UNWRAPPED.replace("{loss}", "unwrap(self.model).loss(shown, wanted)"),
     _TRAINING.replace("{call}", "model").replace("{mark}", ""),

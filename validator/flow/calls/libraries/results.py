@@ -34,6 +34,7 @@ from validator.flow.values import (
     join,
     join2,
     obj,
+    picked,
     sequence,
     tuple_of,
     unordered,
@@ -43,6 +44,8 @@ from validator.models import Row
 if TYPE_CHECKING:
     from validator.flow.calls.in_hand import Call
     from validator.flow.evaluation import Evaluation
+
+_PREPARED = "accelerate.PreparedModel"
 
 
 class _Described(NamedTuple):
@@ -230,11 +233,26 @@ def _each(it: _Described) -> Val:
 
 
 def _prepared(it: _Described) -> Val:
-    """What a library makes of each thing that it is given, nobody knows of which class; of one thing no tuple."""
+    """What a library makes of each thing that it is given; of one thing no tuple."""
     if not it.arguments or any(name == "*" for name, _ in it.arguments):
         return UNKNOWN
-    made = [UNKNOWN.placed(after(v.state, "prepared")) for name, v in it.arguments if name is None]
+    made = [_as_prepared(v).placed(after(v.state, "prepared")) for name, v in it.arguments if name is None]
     return made[0] if len(made) == 1 else tuple_of(made) if made else UNKNOWN
+
+
+def _as_prepared(given: Val) -> Val:
+    """A model of the project in some wrapper; of anything else nobody knows the class."""
+    models = all(o[0] in ("inst", "self") and o[1].find("forward") is not None for o in given.each)
+    if not given.objs or not models:
+        return UNKNOWN
+    return Val(obj("made", _PREPARED).objs | obj("keeping", obj("dict", (("module", bare(given)),), None)).objs)
+
+
+def _unwrapped(it: _Described) -> Val:
+    """The model inside of a wrapper, or a model that is in none."""
+    model = it.given(it.row.unwraps) or UNKNOWN
+    inside = [picked(o[1], "module") for o in model.of("keeping")]
+    return join(inside) if inside else Val(model.objs, model.v, model.n, model.p)
 
 
 def _receiver(it: _Described) -> Val:
@@ -331,6 +349,7 @@ _BY_WORD: dict[object, Callable[[_Described], Val]] = {
     "parser": _parser, "command": _command, "namespace": _namespace, "namespace and rest": _namespace_and_rest,
     "each": _each, "prepared": _prepared, "receiver": _receiver, "replaced": _replaced, "fetched": _fetched,
     "first": _first, "second": _second, "decorated": _decorated, "same": _same, "module": _module, "member": _member,
+    "unwrapped": _unwrapped,
 }  # fmt: skip
 # Words before a colon, behind which a class is named.
 _BY_KIND: dict[str, Callable[[_Described, str], Val]] = {
