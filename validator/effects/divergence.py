@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
+from validator.analysis.commands.sharded_launches import ShardedLaunches
 from validator.domains.axes import REDUCED, WORLD
 from validator.domains.spmd import OF_ONE, UNIFORM, Cause, Causes, only, varying
 from validator.effects.compare import Around, Comparison, sees
@@ -166,10 +167,14 @@ class Divergences:
         self._entries: dict[Unit, Frame] = {}
 
     def reports(self, kind: str) -> Iterator[Report]:
-        """The divergences of one kind (`rank`, `local`), one for each collective that is not reached."""
+        """The divergences of one kind (`rank`, `local`), one for each collective that is not reached. Where scripts ask
+        for sharded models, what is a collective of these is taken for one."""
         seen: set[tuple[str, At]] = set()
         for found in self.all:
             if found.kind == kind and not is_foreign(found.unit.path):
+                if found.op.open and self.project.analysis(ShardedLaunches).there_are:
+                    sure = found.op.sure or found.op.if_sharded
+                    found = found._replace(op=found.op._replace(open=False, sure=sure))
                 row = report(found)
                 if is_test(found.unit.path) and not is_test(row.path):
                     continue  # what a test does on one rank alone says nothing of the code that it calls

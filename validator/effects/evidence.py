@@ -115,7 +115,15 @@ def _is_named(place: Place) -> bool:
     if value.op == "call":
         return place.method in ranks["methods"] | ranks["stages"]
     names = ranks["names"] | ranks["attributes"]
+    if value.op == "attr" and any(_tells(place, str(o[1])) for o in place.operand(0).val.of("made")):
+        return True
     return value.op in ("attr", "param", "free", "name") and place.hint in names
+
+
+def _tells(place: Place, library: str) -> bool:
+    """Whether the tables say of an attribute of a library's objects that it tells the rank."""
+    word = place.flow.models.library(library).attributes.get(str(place.value.data))
+    return isinstance(word, str) and word.partition(":")[0] in ("rank", "number")
 
 
 def _made_of(place: Place) -> Iterator[Place]:

@@ -188,6 +188,7 @@ class Issued(NamedTuple):
     open: bool = False  # it is one only where something is sharded, and nobody knows whether that is
     once: bool = False  # only the first of such calls is one
     among: bool = False  # a call on the way to it may run other functions of the project, which issue no collective
+    if_sharded: bool = False  # it is one for certain where models are sharded
 
 
 class Traces:
@@ -270,6 +271,7 @@ class Traces:
             frame.here(op.site), op.operation.sure and not self._is_guessed(frame),
             not op.operation.sure and (op.operation.row.spread is not None or op.operation.name in _OF_DTENSORS),
             op.operation.row.once, self._is_among(frame),
+            op.operation.row.spread is not None and not op.operation.row.likely,
         )  # fmt: skip
 
     def _is_guessed(self, frame: Frame) -> bool:
