@@ -122,7 +122,7 @@ def _is_named(place: Place) -> bool:
 
 def _tells(place: Place, library: str) -> bool:
     """Whether the tables say of an attribute of a library's objects that it tells the rank."""
-    word = place.flow.models.library(library).attributes.get(str(place.value.data))
+    word = place.flow.models.attribute(library, str(place.value.data))
     return isinstance(word, str) and word.partition(":")[0] in ("rank", "number")
 
 

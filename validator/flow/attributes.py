@@ -338,10 +338,7 @@ def _is_of_class(unit: Unit) -> bool:
 
 def _of_library(at: Evaluation, made: str, name: str, owner: Val = BOTTOM) -> Val:
     """An attribute of what a library makes."""
-    library = at.models.library(made)
-    given = library.attributes.get(name)
-    for base in library.bases:
-        given = given or at.models.library(base).attributes.get(name)
+    given = at.models.attribute(made, name)
     if given is not None:
         return Val(v=owner.v) if given == "as it" else described(given)
     # what nobody knows stays one thing: `x.lower().lower()` is no longer name in any table

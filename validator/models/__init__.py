@@ -395,6 +395,12 @@ class Models:
         """Whether any table says something about what a library makes, or about its methods."""
         return made in self._prefixes or self.named(made) in self._prefixes or bool(self.library(made).bases)
 
+    def attribute(self, made: str, name: str) -> Any:
+        """What the tables say that an attribute of a library's object is, found on its bases too; None: nothing."""
+        library = self.library(made)
+        given = (each.attributes.get(name) for each in (library, *(self.library(base) for base in library.bases)))
+        return next((each for each in given if each is not None), None)
+
     def library(self, made: str) -> Library:
         known = self.objects.get(self.named(made))
         if known is not None:
