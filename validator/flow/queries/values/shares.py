@@ -37,6 +37,8 @@ _STANDARD = frozenset({*dir(builtins), *sys.stdlib_module_names})
 def counts_ranks(place: Place) -> bool:
     """Whether a value is the number of all ranks, or of all that share the data; of one process it may be 1."""
     environment = place.flow.models.ranks["sizes"]
+    if place.value.op == "call" and len(place.value.args) == 2 and place.operand(0).val.objs == {("ext", "float")}:
+        place = place.operand(1)  # `float(world_size)`
     each = [o for o in place.closed.each if o != ("const", "int", 1)]
     return bool(each) and all(
         o[0] == "size" and bool(axes_in(o[1]) & {WORLD, _DATA}) or o[0] == "environment" and o[1] in environment
