@@ -1,15 +1,17 @@
 """A call that fitted a function before its parameters changed, and does not now.
 
 What it does
-    Compares the parameters of functions, methods and constructors before and after a change, and binds every call of
-    them in the project, by Python's rules, to both. Reports calls that fitted and are refused now, keywords that now
-    fall into `**kwargs`, or are read out of it no longer, and arguments by position that now go to another parameter;
-    and calls that stand as they were where the change gave the function other parameters or results and wrote the same
-    call otherwise elsewhere, or where another caller does since the change what the function did itself. Follows Ray
-    handles, `functools.partial` and dispatchers that are given the method's name as a text. Where several definitions
-    may be reached, the call must fit none of them any more, or those that take it must stand in for the one that does
-    not. A command that runs a shell script counts as a call, too: it is a warning where another variable takes an
-    argument's position since the change, and one of the two variables had, or has now, a position of its own.
+    Compares the parameters of functions, methods and constructors before and after a change, and binds every call
+    of them in the project, by Python's rules, to both. Reports calls that fitted and are refused now, keywords that
+    now fall into `**kwargs`, are read out of it no longer, or are handed on to a function that has no `**` any more
+    (by one that is chosen by its name, too: `getattr(models, args.model)(…)`), and arguments by position that now
+    go to another parameter; and calls that stand as they were where the change gave the function other parameters
+    or results and wrote the same call otherwise elsewhere, or where another caller does since the change what the
+    function did itself. Follows Ray handles, `functools.partial` and dispatchers that are given the method's name
+    as a text. Where several definitions may be reached, the call must fit none of them any more, or those that take
+    it must stand in for the one that does not. A command that runs a shell script counts as a call, too: it is a
+    warning where another variable takes an argument's position since the change, and one of the two variables had,
+    or has now, a position of its own.
 
 Why is this bad
     TypeError when the line runs, on every path that nobody ran after the change; or a wrong argument in silence.
@@ -164,7 +166,37 @@ torchrun --node_rank $rank train.py
 torchrun --node_rank $rank {more}train.py
 """
 
+# `models.py` before and after, and a program that chooses a model by its name
+_CHOSEN = """# before: models.py
+class Plain:
+    def __init__(self, width, **kwargs):
+        self.width = width
+
+
+def plain_small(**kwargs):
+    return Plain(width=64, **kwargs)
+# file: models.py
+class Plain:
+    def __init__(self, width{more}):
+        self.width = width
+
+
+def plain_small(**kwargs):
+    return Plain(width=64, **kwargs)
+# file: main.py
+import argparse
+
+import models
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--model", default="plain_small")
+args = parser.parse_args()
+model = getattr(models, args.model)(depth=3){mark}
+"""
+
 INCORRECT = (
+    # a function that is chosen by its name hands on what is not taken any more
+    _CHOSEN.format(more="", mark="  # error: MP902"),
     # a keyword that is read out of `**`, by the object that keeps it, and passed through another function
     """# before: rl/rows.py
 class Rows:
@@ -500,6 +532,7 @@ def start(rank):
 """,
 )
 CORRECT = (
+    _CHOSEN.format(more=", depth=2", mark=""),
     # a condition leaves the call to the other kind
     _ENGINES.format(mark="", asked='backend == "fsdp"'),
     # what is read no longer by itself is handed on, or is a parameter now

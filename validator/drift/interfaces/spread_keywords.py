@@ -1,5 +1,7 @@
 """Keywords that no parameter names: a function reads them out of its `**kwargs`, by keys that a change altered.
 
+Or it takes no such keywords since the change.
+
 Python takes any keyword for `**kwargs`. What is read out of it, where it arrives or where an object keeps it, is what
 callers may pass; a call that passes the key of before is heard by nobody.
 """
@@ -10,11 +12,13 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from validator.analysis.interfaces.swallowed import keys_asked
-from validator.definitions import ClassDef, Method
+from validator.definitions import ClassDef, Method, Module
 from validator.drift.change import Change, Side
 from validator.drift.interfaces.calls import Site, constructor, sites
 from validator.drift.interfaces.signatures import Broken, passes_on, reaches
+from validator.flow.callgraph.spelled_arguments import call_of
 from validator.flow.program.unit import Unit
+from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
 
 _Target = Method | ClassDef
@@ -41,7 +45,26 @@ class SpreadKeywords:
                     text = f"reads `{passed[0]}` out of its `**` no longer, which is passed here{now}"
                     place = (site.unit.path, site.number, site.unit.code.key)
                     found.setdefault(place, Broken(site, old, new, "unread", text))
+        for broken in self._refused():
+            place = (broken.site.unit.path, broken.site.number, broken.site.unit.code.key)
+            found.setdefault(place, broken)
         return list(found.values())
+
+    def _refused(self) -> Iterator[Broken]:
+        """The calls whose keywords other functions hand on to one that took any keyword, and takes none since the
+        change but those that it names."""
+        for old, new in self._compared():
+            if not _takes_any(old) or _takes_any(new):
+                continue
+            for site in self._reaching(new, by_choice=True):
+                if reaches(site, new):
+                    continue  # a call of it, which is looked at by itself
+                between = _named(site.reached[0])
+                passed = [a.keyword for a in site.call.args if a.keyword and a.keyword not in _named(new) | between]
+                if passed and site.is_in(self.change.before):
+                    way = site.reached[0].name
+                    text = f"takes no `{passed[0]}` any more, which `{way}` hands on and is passed here"
+                    yield Broken(site, old, new, "unread", text)
 
     def _compared(self) -> Iterator[tuple[_Target, _Target]]:
         """The functions and classes of the change that take any keywords, before and after."""
@@ -53,13 +76,15 @@ class SpreadKeywords:
             if methods is not None and pair.new.name != "__init__" and not is_test(pair.new.path):
                 yield methods
 
-    def _reaching(self, target: _Target) -> Iterator[Site]:
-        """The calls of a function or class, and those of functions that hand their own `**kwargs` on to it."""
+    def _reaching(self, target: _Target, by_choice: bool = False) -> Iterator[Site]:
+        """The calls of a function or class, and those of functions that hand their own `**kwargs` on to it.
+        `by_choice`: also those of a function that is chosen by its name, `getattr(models, args.model)(…)`."""
         waiting: list[_Target] = [target]
         seen: set[_Target] = set(waiting)
         while waiting:
             each = waiting.pop()
-            for site in sites(self.change.after, each.name):
+            chosen = self._chosen(each) if by_choice else ()
+            for site in (*sites(self.change.after, each.name), *chosen):
                 if not reaches(site, each) or site.how != "call":
                     continue
                 yield site
@@ -67,6 +92,45 @@ class SpreadKeywords:
                 if caller is not None and caller not in seen and _hands_on(site):
                     seen.add(caller)
                     waiting.append(caller)
+
+    def _chosen(self, target: _Target) -> Iterator[Site]:
+        """The calls of what a module has under a name that is not known, where that may be a function of it."""
+        if "." in target.qualname:
+            return
+        for unit, number, module in self._choices:
+            if module is target.module:
+                yield Site(unit, number, call_of(unit, number), (target,), "call", sure=False)
+
+    @cached_property
+    def _choices(self) -> list[tuple[Unit, int, Module]]:
+        """The calls whose callee is taken from a module by a name that is not written out."""
+        side = self.change.after
+        found = []
+        for source in (*side.mentioning("getattr"), *side.mentioning("__dict__")):
+            module = side.project.modules.get(source.absolute)
+            for unit in side.units(module).values() if module is not None and not is_foreign(source.path) else ():
+                for number, value in enumerate(unit.code.values):
+                    owner = _chosen_from(Place(side.flow, unit, number)) if value.op == "call" else None
+                    modules = [o[1] for o in owner.closed.of("module")] if owner is not None else []
+                    found += [(unit, number, each) for each in modules if isinstance(each, Module)]
+        return list(dict.fromkeys(found))
+
+
+def _chosen_from(call: Place) -> Place | None:
+    """What `getattr(x, name)` or `x.__dict__[name]` is asked of, where that is called and no name is written out."""
+    callee = call.operand(0).root
+    if callee.value.op == "call" and callee.method == "getattr" and len(callee.value.args) > 2:
+        return callee.operand(1) if callee.operand(2).val.constant() is None else None
+    if callee.value.op == "item" and callee.operand(1).val.constant() is None:
+        table = callee.operand(0).root
+        return table.operand(0) if table.value.op == "attr" and table.value.data == "__dict__" else None
+    return None
+
+
+def _takes_any(target: _Target) -> bool:
+    """Whether a function, or a class when it is made, takes any keyword."""
+    params = constructor(target) if isinstance(target, ClassDef) else target.facts.params
+    return params is None or any(param.kind == "**" for param in params)
 
 
 def _keys(side: Side, target: _Target) -> frozenset[str]:
