@@ -7,7 +7,7 @@ What it does
     `hasattr` while nothing asks for the option by its new name, in a text that leads to something in a module
     (`"pkg.nodes:Worker.run"`) or reaches a `getattr` through a dispatcher, in recipes and scripts
     (`reward.buffer.len=8` through the fields of nested data classes), in commands that Python texts and lists spell for
-    a program of the project, in texts that lead to parameters of a model (`"module.encoder.fc"`). Also: a parameter
+    a program of the project, in texts that lead to parameters of a model (`"module.encoder.fc"`, `if "fc" in name`). Also: a parameter
     that options or fields filled by its name, handed on as a whole (`Model(**vars(args))`), and a key that a dictionary
     no longer gets while who reads that dictionary, told by a key beside that nothing else has, still looks it up, or
     that only the default of an option names; an attribute that others still store on objects of a class which reads it
@@ -162,7 +162,7 @@ def _text(lost: Lost, place: Occurrence) -> str:
     if place.kind == "flag" and place.unit is not None:
         return f"what this command starts has no option `--{lost.name}` since the change"
     if lost.kind == "path":
-        return f"no module of the project keeps anything under `{lost.name}` since the change, where this path begins"
+        return f"no module of the project keeps anything under `{lost.name}` since the change, by which this looks for parameters"
     if place.kind == "import":
         return f"the module that `{lost.name}` is imported from does not have it since the change"
     return f"the change left nothing that defines the {_KINDS[lost.kind]} `{lost.name}`, which is still asked for"
@@ -248,6 +248,16 @@ class Siamese(nn.Module):
 def weights(state):
     return {{key: value for key, value in state.items() if key.startswith("{path}")}}{mark}
 """
+
+_FROZEN = (
+    _PATHS[: _PATHS.index("# file: probe.py")]
+    + """# file: tune.py
+def freeze(model):
+    for name, parameter in model.named_parameters():
+        if "{part}" in name:{mark}
+            parameter.requires_grad = False
+"""
+)
 
 _MEASURES = """# before: measures.py
 def measure(errors):
@@ -428,6 +438,7 @@ clip_grad_norm: 100  # error: MP901
     _MEASURES.format(default="avgerr", mark="  # error: MP901"),
     # a path of parameters
     _PATHS.format(path="module.encoder.", mark="  # error: MP901"),
+    _FROZEN.format(part="encoder", mark="  # error: MP901"),
     # an option that is looked for by its old name alone, through a function that is given the name
     """# before: rl/options.py
 import argparse
@@ -1176,6 +1187,7 @@ def options(mapping):
     _MEASURES.format(default="worst", mark=""),
     # a path that was there, of another model, or of any library's
     _PATHS.format(path="module.predictor.", mark=""),
+    _FROZEN.format(part="predictor", mark=""),
     _PATHS.format(path="module.backbone.", mark=""),
     _PATHS.format(path="encoder.layers.", mark=""),
     # the option is asked for by its new name, too: files of before may have the old one

@@ -1,4 +1,4 @@
-"""Texts that lead to a model's parameters (`"module.encoder.fc"`), of which a change took a part away.
+"""Texts that lead to a model's parameters (`"module.encoder.fc"`, `if "fc" in name`), of which a part is gone.
 
 A state names each parameter by the attributes that lead to it, behind the prefixes of wrappers (`module.`). Who looks
 for some of them by a text finds none any more where such an attribute goes by another name; nothing is raised.
@@ -12,11 +12,14 @@ from functools import cached_property
 from validator.drift.change import Change
 from validator.drift.names.occurrences import Occurrence
 from validator.drift.names.removed import Lost, Names
+from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.flow.queries.training.saved_states import WRAPPERS
 from validator.models.members import is_telling
 
 _MODULE = "torch.nn.Module"
+_NAMING = frozenset({"named_parameters", "named_modules", "named_buffers", "named_children", "state_dict"})
+_SEEKING = frozenset({"startswith", "endswith", "find", "count", "index"})
 
 
 class ParameterPaths:
@@ -53,10 +56,41 @@ class ParameterPaths:
                 continue
             for unit in side.units(module).values():
                 for number, value in enumerate(unit.code.values):
-                    if value.op == "const" and isinstance(value.data, str) and begins_with(value.data, name):
+                    if value.op != "const" or not isinstance(value.data, str):
+                        continue
+                    asks = value.data.strip(".") == name and _is_sought(Place(side.flow, unit, number))
+                    if asks or begins_with(value.data, name):
                         at = unit.at(value.at)
                         if not self.change.wrote(unit.path, at[0]):
                             yield Occurrence(name, "spells", "text", unit, number, unit.path, at)
+
+
+def _is_sought(text: Place) -> bool:
+    """Whether a text is looked for in the names of parameters: `for name, p in model.named_parameters(): if "fc" in
+    name`."""
+    for user in text.users:
+        if user.value.op == "compare" and user.value.data in ("In", "NotIn", "Eq", "NotEq"):
+            asked = [user.operand(1), user.operand(0)]
+        elif user.value.op == "call" and user.method in _SEEKING and user.receiver is not None:
+            asked = [user.receiver]
+        else:
+            continue
+        if any(_names_parameter(each.root) for each in asked if each.number != text.number):
+            return True
+    return False
+
+
+def _names_parameter(name: Place) -> bool:
+    """Whether a value is one of the names that a model gives its parameters, or the parts of its state."""
+    if name.value.op == "unpack" and name.value.data[0] == 0:
+        name = name.operand(0).root
+    if name.value.op != "next":
+        return False
+    through = name.operand(0).root
+    through = through.operand(0).root if through.value.op == "iter" else through
+    while through.value.op == "call" and through.method in ("items", "keys") and through.receiver is not None:
+        through = through.receiver.root
+    return through.value.op == "call" and through.method in _NAMING
 
 
 def begins_with(text: str, name: str) -> bool:
