@@ -7,16 +7,17 @@ What it does
     `hasattr` while nothing asks for the option by its new name, in a text that leads to something in a module
     (`"pkg.nodes:Worker.run"`) or reaches a `getattr` through a dispatcher, in recipes and scripts
     (`reward.buffer.len=8` through the fields of nested data classes), in commands that Python texts and lists spell for
-    a program of the project, in texts that lead to parameters of a model (`"module.encoder.fc"`, `if "fc" in name`). Also: a parameter
-    that options or fields filled by its name, handed on as a whole (`Model(**vars(args))`), and a key that a dictionary
-    no longer gets while who reads that dictionary, told by a key beside that nothing else has, still looks it up, or
-    that only the default of an option names; an attribute that others still store on objects of a class which reads it
-    under another name now; a class that a list of names in its file still calls as before (`_no_split_modules`); and a
-    key that a file of settings (YAML, JSON, TOML) still has, while all
-    that looked it up before asks for another one in its place. A note where a recipe keeps a setting that nothing reads
-    any more and that has no new name, and where a key is looked up whose maker is gone as a whole: what was written
-    before may have it. Places of one file without a new name are one finding. Silent where a function asks whether
-    there is a key before it takes its value, or tests that the object is of a library's class.
+    a program of the project, in texts that lead to parameters of a model (`"module.encoder.fc"`, `if "fc" in
+    name`). Also: a parameter that options or fields filled by its name, handed on as a whole
+    (`Model(**vars(args))`), and a key that a dictionary no longer gets while who reads that dictionary, told by a
+    key beside that nothing else has, still looks it up, or that only the default of an option names; an attribute
+    that others still store on objects of a class which reads it under another name now; a class that a list of
+    names in its file still calls as before (`_no_split_modules`); and a key that a file of settings (YAML, JSON,
+    TOML) still has, while all that looked it up before asks for another one in its place. A note where a recipe
+    keeps a setting that nothing reads any more and that has no new name, and where a key is looked up whose maker
+    is gone as a whole: what was written before may have it. Places of one file without a new name are one finding.
+    Silent where a function asks whether there is a key before it takes its value, or tests that the object is of a
+    library's class.
 
 Why is this bad
     AttributeError, KeyError or an unknown option, when the line runs; a setting that nothing reads has no effect.
@@ -162,7 +163,7 @@ def _text(lost: Lost, place: Occurrence) -> str:
     if place.kind == "flag" and place.unit is not None:
         return f"what this command starts has no option `--{lost.name}` since the change"
     if lost.kind == "path":
-        return f"no module of the project keeps anything under `{lost.name}` since the change, by which this looks for parameters"
+        return f"no module keeps anything under `{lost.name}` since the change, by which this looks for parameters"
     if place.kind == "import":
         return f"the module that `{lost.name}` is imported from does not have it since the change"
     return f"the change left nothing that defines the {_KINDS[lost.kind]} `{lost.name}`, which is still asked for"
