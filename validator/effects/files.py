@@ -133,12 +133,16 @@ def reaches(traces: Traces, unit: Unit, first: int, last: int) -> bool:
     code, sites = unit.code, traces.flow.result(unit).sites
     meeting = {n for n, s in sites.items() if s.operations or any(t.unit in traces.effectful for t in s.targets)}
     meeting |= {n for n, value in enumerate(code.values) if value.op == "call" and _may_meet(traces, unit, n)}
-    guards = {
-        branch: way
-        for number in meeting
-        for branch, way in unit.control.arms.get(code.values[number].block, ())
-        if not Place(traces.flow, unit, code.blocks[branch].end[1]).varies("rank", "member", "data")
-    }
+
+    def is_alike(branch: int) -> bool:
+        return not Place(traces.flow, unit, code.blocks[branch].end[1]).varies("rank", "member", "data")
+
+    guards: dict[int, int] = {}
+    for block in dict.fromkeys(code.values[number].block for number in meeting):
+        guards |= {branch: way for branch, way in unit.control.arms.get(block, ()) if is_alike(branch)}
+        loops = [header for header in unit.control.loops_around(block) if code.loops[header].iterator >= 0]
+        if loops and all(is_alike(branch) for branch in unit.control.deciding(block)):
+            guards |= {header: code.loops[header].body for header in loops}
     seen: set[int] = set()
     start = code.values[first].block
     for header in unit.control.loops_around(start):

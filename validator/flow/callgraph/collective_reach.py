@@ -31,6 +31,11 @@ _RUNNING = frozenset({*_ON_WRAPPED, "forward", "module", "remote", "options"})
 _WRAPPED = "wrapped"  # a model whose forward is a collective
 
 _UNFOLLOWED = frozenset({"ext", "top", "param", "made"})
+# Builtins, and their like, of whose result the elements are taken one by one: who gets that runs a generator in it.
+_GOING_ON = frozenset({
+    "iter", "next", "enumerate", "zip", "map", "filter", "itertools.islice", "itertools.chain", "tqdm.tqdm", "list",
+    "tuple", "sorted", "dict", "tqdm.auto.tqdm",
+})  # fmt: skip
 
 Thing = Any  # a `Unit`, a `ClassDef` whose objects run something, or `_WRAPPED`
 Goal = tuple[str, Any]  # ("name", attribute or variable), ("callers", unit) or ("unit", unit): who gets a value
@@ -102,13 +107,18 @@ def _thing(o: Obj) -> Iterator[Thing]:
 
 
 def given_away(unit: Unit, result: Result, number: int) -> tuple[Unit, ...]:
-    """The functions that a call gets which is not followed, of a library or of unknown objects: it may run them."""
+    """The functions that a call gets which is not followed, of a library or of unknown objects: it may run them. And
+    the generators that any call gets but those that only wrap one: it may go through them."""
     value, site = unit.code.values[number], result.sites.get(number)
-    if value.op != "call" or value.data.names == ("@",) or (site is not None and (site.away or site.targets)):
+    if value.op != "call" or value.data.names == ("@",) or site is not None and site.away:
         return ()
-    if not all(o[0] in _UNFOLLOWED for o in result.vals[value.args[0]].each):
-        return ()
-    given = (o[1] for argument in value.args[1:] for o in result.vals[argument].each if o[0] in ("unit", "bound"))
+    callee = result.vals[value.args[0]].each
+    kinds = {"unit", "bound", "generator"}
+    if (site is not None and site.targets) or not all(o[0] in _UNFOLLOWED for o in callee):
+        kinds = {"generator"}
+    if any(o[0] == "ext" and o[1] in _GOING_ON for o in callee):
+        kinds -= {"generator"}
+    given = (o[1] for argument in value.args[1:] for o in result.vals[argument].each if o[0] in kinds)
     return tuple(dict.fromkeys(given))
 
 
