@@ -2,13 +2,14 @@
 
 What it does
     The comparison of MP501 for branches and loops that test rank-local data: the contents of the batch, an optional
-    input that some samples lack (`images is not None`), what a tensor holds that no collective has reduced (`.item()`,
-    `torch.isfinite(loss)`, `mask.sum() == 0`, `loss > limit`) where it comes from the loader or the batch, the clock,
-    how many elements a selection leaves (`mask.nonzero()`, `x[x > 0]`, a filtered batch), a file that ranks make
-    or remove while others still look for it, how many micro-batches a rank makes of its own tokens. What the function
-    reduces or gathers over ranks, itself or in a function that it hands it to, differs between them before it does: a
-    test of it that leaves that collective out is reported as a warning. Values that a
-    collective has made equal on all ranks before the test do not count, nor does what a method with the name of a
+    input that some samples lack (`images is not None`), what a tensor holds that no collective has reduced
+    (`.item()`, `torch.isfinite(loss)`, `mask.sum() == 0`, `loss > limit`) where it comes from the loader or the
+    batch, the clock, how many elements a selection leaves (`mask.nonzero()`, `x[x > 0]`, a filtered batch, a
+    generator, a comprehension or a list that leaves some out by such a test, which a loop then goes through), a
+    file that ranks make or remove while others still look for it, how many micro-batches a rank makes of its own
+    tokens. What the function reduces or gathers over ranks, itself or in a function that it hands it to, differs
+    between them before it does: a test of it that leaves that collective out is reported as a warning. Values that
+    a collective has made equal on all ranks before the test do not count, nor does what a method with the name of a
     collective gives (`self.strategy.all_reduce(count)`) where its class is not known and it names no group, nor do
     files that merely lie on storage, which counts as shared.
 
@@ -83,7 +84,56 @@ def main(model, batches, share):
     train(set_up(model, {seed}), batches, share)
 """
 
+# Batches that are chosen by what they hold, in several ways, and a loop over them that reduces.
+_CHOSEN = """
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+class Kept:
+    def __init__(self, data):
+        self.loader = DataLoader(data, sampler=DistributedSampler(data), batch_size=8, drop_last=True)
+
+    def __iter__(self):
+        for batch in self.loader:
+            {test}
+                continue
+            yield batch
+
+def kept(loader):
+    for batch in loader:
+        {test}
+            continue
+        yield batch
+
+def full(loader):
+    found = []
+    for batch in loader:
+        {test}
+            continue
+        found.append(batch)
+    return found
+
+def train(model, batches):
+    for batch in {batches}:
+        loss = model(batch)
+        dist.all_reduce(loss){mark}
+
+def main(model, data):
+    loader = DataLoader(data, sampler=DistributedSampler(data), batch_size=8, drop_last=True)
+    train(model, {passed})
+"""
+_EMPTY, _EVERY = 'if batch["reward"].sum() == 0:', "if model_is_done():"
+
+
+def _chosen(batches: str, passed: str = "loader", test: str = _EMPTY, mark: str = "") -> str:
+    return _CHOSEN.format(batches=batches, passed=passed, test=test, mark=mark)
+
+
 INCORRECT = [
+    _chosen("kept(batches)", mark="  # error: MP502"),
+    _chosen("enumerate(Kept(batches))", "data", mark="  # error: MP502"),
+    _chosen("full(batches)", mark="  # error: MP502"),
+    _chosen('[batch for batch in batches if batch["reward"].sum() > 0]', mark="  # error: MP502"),
     # drawn with a seed of its own by each rank, or with one for all
     _DRAWING.format(seed="7 + dist.get_rank()", mark="  # error: MP502"),
     # the others wait in the reduction of gradients
@@ -369,6 +419,25 @@ def fit(model, batches, group):
 ]
 
 CORRECT = [
+    _chosen("kept(batches)", test=_EVERY),
+    _chosen("batches"),
+    # a generator that makes up for what it leaves out
+    """
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+def endless(loader):
+    while True:
+        for batch in loader:
+            if batch["reward"].sum() == 0:
+                continue
+            yield batch
+
+def train(model, data, steps):
+    loader = DataLoader(data, sampler=DistributedSampler(data), batch_size=8)
+    for step, batch in zip(range(steps), endless(loader)):
+        dist.all_reduce(model(batch))
+""",
     _DRAWING.format(seed="7", mark=""),
     _skipping("if torch.isnan(loss):\n            sys.exit(1)"),
     _skipping('if torch.isnan(loss):\n            raise FloatingPointError("nan")'),

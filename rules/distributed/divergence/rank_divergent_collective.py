@@ -204,7 +204,26 @@ def _reduced(guarded: str, before: str = "pass", after: str = "pass", mark: str 
     return _TABLE.format(guarded=guarded, before=before, after=after, mark=mark)
 
 
+_SAVING = """# file: train.py
+from transformers import Trainer
+
+class Own(Trainer):
+    def log_and_save(self, folder):
+        self.accelerator.wait_for_everyone()
+        {test}
+            self._save_optimizer_and_scheduler(folder){mark}
+
+if __name__ == "__main__":
+    trainer = Own()
+    trainer.train()
+    trainer.log_and_save("out")
+# file: run.sh
+torchrun --nproc_per_node 8 train.py{options}
+"""
+
 INCORRECT = [
+    # what a script shards is saved by all ranks
+    _SAVING.format(test="if self.args.should_save:", mark="  # error: MP501", options=" --deepspeed zero2.json"),
     # who goes round again comes to the same place, never to the other one; or may leave the loop before
     """
 import torch.distributed as dist
@@ -896,6 +915,7 @@ def evaluate(config, value):
 
 
 CORRECT = [
+    _SAVING.format(test="if self.args.save_strategy:", mark="", options=" --deepspeed zero2.json"),
     # one rank asks again until it has an answer: it goes round to the same collective, on no way out of the loop
     """
 import torch.distributed as dist
