@@ -26,40 +26,29 @@ from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.values.shares import Onward, counts_ranks, tells_of_ranks, terms
+from validator.flow.queries.values.sums import DIVIDING, factors, quotient
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP569", "share-never-summed", "warning", "1.0", tokens=("world_size", "size", "num_processes"))
 
-_DIVIDING = frozenset({"div", "div_", "true_divide", "true_divide_"})
 _FUNCTIONS = ("torch.autograd.Function", "torch.autograd.function.Function")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     for place, dividend, divisor in _quotients(queries):
-        if not is_aside(place.unit.path) and any(counts_ranks(each) for each in _factors(divisor)):
+        if not is_aside(place.unit.path) and any(counts_ranks(each) for each in factors(divisor)):
             yield from _judged(queries, place, dividend, divisor)
 
 
 def _quotients(queries: Queries) -> Iterator[tuple[Place, Place, Place]]:
     """The divisions of the program, with dividend and divisor."""
     for unit in queries.of_program() if queries.flow.is_distributed else ():
-        for place in queries.values(unit, "binary"):
-            if place.value.data == "Div":
-                yield place, place.operand(0), place.operand(1)
-    for call in queries.named(*_DIVIDING):
-        if call.receiver is not None and len(call.value.args) == 2:
-            yield call, call.receiver, call.operand(1)
-
-
-def _factors(place: Place) -> list[Place]:
-    """The factors of a product."""
-    found = [place.root]
-    for each in found:
-        if each.value.op == "binary" and each.value.data == "Mult":
-            found += [each.operand(0).root, each.operand(1).root]
-    return found
+        yield from (
+            (place, *parts) for place in queries.values(unit, "binary") if (parts := quotient(place)) is not None
+        )
+    yield from ((call, *parts) for call in queries.named(*DIVIDING) if (parts := quotient(call)) is not None)
 
 
 def _judged(queries: Queries, place: Place, dividend: Place, size: Place) -> Iterator[Finding]:

@@ -24,33 +24,21 @@ from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.origins import returned
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.values.shares import counts_ranks
-from validator.flow.queries.values.sums import KEEPING, summed
+from validator.flow.queries.values.sums import KEEPING, quotient, summed
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP431", "averaged-twice", "warning", "1.0", tokens=("reduce",), solves=True)
-
-_DIVIDING = frozenset({"div", "div_", "true_divide", "true_divide_"})
 
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     for unit in queries.of_program() if queries.flow.is_distributed else ():
         for place in queries.values(unit, "binary", "call") if not is_aside(unit.path) else ():
-            parts = _quotient(place)
+            parts = quotient(place)
             mean = _mean_behind(parts[0]) if parts is not None and counts_ranks(parts[1]) else None
             if parts is not None and mean is not None:
                 yield _report(place, *parts, mean)
-
-
-def _quotient(place: Place) -> tuple[Place, Place] | None:
-    """What is divided, and by what."""
-    if place.value.op != "call":
-        return (
-            (place.operand(0), place.operand(1)) if place.value.op == "binary" and place.value.data == "Div" else None
-        )
-    receiver = place.receiver if len(place.value.args) == 2 and place.method in _DIVIDING else None
-    return (receiver, place.operand(1)) if receiver is not None else None
 
 
 def _mean_behind(value: Place) -> Place | None:
@@ -62,7 +50,7 @@ def _mean_behind(value: Place) -> Place | None:
         if place in seen:
             continue
         seen.add(place)
-        parts = _quotient(place)
+        parts = quotient(place)
         if parts is not None and counts_ranks(parts[1]):
             if any(summed(parts[0])) and (call is None or _is_reached(place, call)):
                 return place
@@ -70,7 +58,7 @@ def _mean_behind(value: Place) -> Place | None:
             queue += [(place.value_at(number), call) for number in place.value.args]
         elif place.value.op == "mut":
             changing = place.operand(1)
-            parts = _quotient(changing) if changing.value.op == "call" else None
+            parts = quotient(changing) if changing.value.op == "call" else None
             if parts is not None and changing.method.endswith("_") and counts_ranks(parts[1]) and any(summed(parts[0])):
                 return changing
         elif place.value.op == "call":

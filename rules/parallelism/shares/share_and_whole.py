@@ -22,6 +22,7 @@ from validator.flow.control import reachable
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.values.shares import counts_ranks
+from validator.flow.queries.values.sums import factors
 from validator.project import Project
 from validator.rule import Rule
 
@@ -60,16 +61,8 @@ def _numbers(place: Place) -> list[Place]:
     """What is divided by the number of ranks, or multiplied by it beside other factors."""
     if place.value.data in _DIVIDING:
         return [place.operand(0).root] if counts_ranks(place.operand(1)) else []
-    factors = _factors(place)
-    return [each for each in factors if not counts_ranks(each)] if any(counts_ranks(each) for each in factors) else []
-
-
-def _factors(place: Place) -> list[Place]:
-    """The factors of a product."""
-    place = place.root
-    if place.value.op != "binary" or place.value.data != "Mult":
-        return [place]
-    return [each for index in (0, 1) for each in _factors(place.operand(index))]
+    parts = factors(place)
+    return [each for each in parts if not counts_ranks(each)] if any(counts_ranks(each) for each in parts) else []
 
 
 def _keys(number: Place) -> list[object]:

@@ -11,6 +11,7 @@ from validator.flow.queries.base import Place
 KEEPING = frozenset({
     "item", "float", "cpu", "cuda", "clone", "detach", "to", "view", "squeeze", "clamp", "clamp_min", "clip",
 })  # fmt: skip
+DIVIDING = frozenset({"div", "div_", "true_divide", "true_divide_"})
 
 
 def summed(place: Place) -> Iterator[Place]:
@@ -32,6 +33,26 @@ def summed(place: Place) -> Iterator[Place]:
             place = place.receiver
         else:
             return
+
+
+def quotient(place: Place) -> tuple[Place, Place] | None:
+    """What is divided at a place, and by what: `a / b`, `a.div(b)`."""
+    if place.value.op == "binary":
+        return (place.operand(0), place.operand(1)) if place.value.data == "Div" else None
+    if place.value.op != "call" or len(place.value.args) != 2 or place.method not in DIVIDING:
+        return None
+    return (place.receiver, place.operand(1)) if place.receiver is not None else None
+
+
+def factors(product: Place) -> list[Place]:
+    """The factors of a product; a value that is none is its own."""
+    found, queue = [], [product.root]
+    for each in queue:
+        if each.value.op == "binary" and each.value.data == "Mult":
+            queue += [each.operand(0).root, each.operand(1).root]
+        else:
+            found.append(each)
+    return found
 
 
 def is_sum(operation: Place | None) -> bool:
