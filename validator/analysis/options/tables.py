@@ -102,8 +102,8 @@ class Tables:
                 asked, owner = None, -1
                 if value.op == "compare" and value.data in ("In", "NotIn"):
                     asked, owner = values[value.args[0]].data, value.args[1]
-                elif value.op == "call" and len(value.args) > 1 and values[value.args[0]].data == "get":
-                    asked, owner = values[value.args[1]].data, values[value.args[0]].args[0]
+                elif value.op == "call" and len(value.args) > 1 and (callee := values[value.args[0]]).op == "attr":
+                    asked, owner = values[value.args[1]].data if callee.data == "get" else None, callee.args[0]
                 if isinstance(asked, str) and any(self._tables_of_row(unit, owner, frozenset())):
                     yield asked
 
