@@ -2,8 +2,9 @@
 
 What it does
     Follows what a rank takes its share of (a `DistributedSampler`, `split_dataset_by_node`, `dataset.shard`,
-    `x[rank::size]`, `i % size == rank` in a loop, a data loader that `Accelerator.prepare` gets) back through
-    variables, attributes, data loaders and what callers pass. Reported where it is a share already, of the same ranks;
+    `x[rank::size]`, `i % size == rank` in a loop, a data loader that `Accelerator.prepare` gets, or one of a module of
+    Lightning, whose Trainer makes a `DistributedSampler` for it) back through variables, attributes, data loaders and
+    what callers pass. Reported where it is a share already, of the same ranks;
     and where the length of such a share (`len(sampler)`, `len(loader)`) is divided by the number of these ranks.
     Silent where the sampler of the loader may be None.
 
@@ -26,7 +27,15 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.origins import trail
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.ranks.rank_shares import LOADER, Share, axes_of_rank, axes_of_size, prepared, shares
+from validator.flow.queries.ranks.rank_shares import (
+    LOADER,
+    Share,
+    axes_of_rank,
+    axes_of_size,
+    dealt_by_lightning,
+    prepared,
+    shares,
+)
 from validator.flow.queries.ranks.share_lengths import ShareLengths
 from validator.project import Project
 from validator.rule import Rule
@@ -37,13 +46,14 @@ RULE = Rule(
 _THROUGH = frozenset({
     LOADER, "torch.utils.data.Subset", "torch.utils.data.BatchSampler", "list", "tuple", "sorted", "iter",
 })  # fmt: skip
+_BESIDE = {"DataLoader": ("sampler", 3), "Subset": ("indices", 1)}
 
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     found = [share for share in shares(queries) if not is_aside(share.user.unit.path)]
     users = {(share.user.unit, share.user.number): share for share in found}
-    for second in [*found, *prepared(queries)]:
+    for second in [*found, *prepared(queries), *dealt_by_lightning(queries)]:
         first = _before(second, users) if second.whole is not None else None
         if first is not None:
             yield _finding(first, second)
@@ -71,12 +81,13 @@ def _before(second: Share, users: dict[tuple[Unit, int], Share]) -> Share | None
 
 
 def _trail(whole: Place) -> Iterator[Place]:
-    """What a value may have been before; of a data loader its sampler as well."""
+    """What a value may have been before; of a data loader its sampler as well, of a part of the data its indices."""
     for place in trail(whole, _THROUGH):
         yield place
-        sampler = place.argument("sampler", 3) if place.value.op == "call" and place.method == "DataLoader" else None
-        if sampler is not None:
-            yield from trail(sampler, _THROUGH)
+        beside = _BESIDE.get(place.method) if place.value.op == "call" else None
+        chosen = place.argument(*beside) if beside is not None else None
+        if chosen is not None:
+            yield from trail(chosen, _THROUGH)
 
 
 def _finding(first: Share, second: Share) -> Finding:
@@ -100,6 +111,25 @@ def _report(place: Place, does: str, help: str, first: Share) -> Finding:
         context=f"{place.unit.qualname}:{place.text}",
     )
 
+
+_LIGHTNING = """
+import lightning.pytorch as pl
+from torch.utils.data import DataLoader, Subset
+
+class Data(pl.LightningDataModule):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def setup(self, stage=None):
+        mine = range(self.trainer.global_rank, len(self.rows), self.trainer.world_size)
+        self.part = Subset(self.rows, mine)
+
+    def train_dataloader(self):
+        return DataLoader(self.part, batch_size=4, shuffle=True){mark}
+
+def main(model, rows):
+    pl.Trainer(devices=8{options}).fit(model, Data(rows))
+"""
 
 INCORRECT = [
     """
@@ -149,6 +179,7 @@ class Data:
     def sampler(self):
         return DistributedSampler(self.rows)  # error: MP551
 """,
+    _LIGHTNING.format(options="", mark="  # error: MP551"),
     # the length of a share, divided once more: under an attribute of the options, too
     """
 import argparse
@@ -193,6 +224,7 @@ if __name__ == "__main__":
 ]
 
 CORRECT = [
+    _LIGHTNING.format(options=", use_distributed_sampler=False", mark=""),
     """
 import torch.distributed as dist
 from datasets.distributed import split_dataset_by_node

@@ -1,12 +1,14 @@
 """A keyword that what is called drops: no field of a model of pydantic, or none that a function reads of its `**`.
 
 What it does
-    Finds calls of the project's models of pydantic with a keyword that is no field of the model. Silent where the model
-    keeps or refuses more than its fields (`extra`), fields go by other names (aliases), a validator or an `__init__` of
-    its own looks at what is given before the fields are, or a base is not known. Likewise calls of a function that asks
-    its `**kwargs` for certain keys and does nothing else with it, with a keyword that is none of them. Silent where the
-    function never looks at its `**kwargs`, or another one of its name takes the keyword: it ignores on purpose what is
-    meant for others.
+    Finds calls of the project's models of pydantic with a keyword that is no field of the model. Silent where the
+    model keeps or refuses more than its fields (`extra`), fields go by other names (aliases), a validator or an
+    `__init__` of its own looks at what is given before the fields are, or a base is not known. Likewise calls of a
+    function that asks its `**kwargs` for certain keys and does nothing else with it, with a keyword that is none of
+    them. Silent where the function never looks at its `**kwargs`, or another one of its name takes the keyword: it
+    ignores on purpose what is meant for others. Of several classes or functions between which a call chooses (by a
+    registry, a table, a branch) also those that ignore their `**` count, where none has the keyword and one has a
+    parameter of a name like it that gets nothing.
 
 Why is this bad
     The value is lost without a word, and the default is taken in its place.
@@ -20,14 +22,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.interfaces.swallowed import keys_read
+from validator.analysis.commands.same_names import words
+from validator.analysis.interfaces.swallowed import keys_kept, keys_read
 from validator.errors import nearest
 from validator.facts.model import Argument, Guard
 from validator.finding import Finding, Related
 from validator.flow.constructors import PYDANTIC, Constructors
 from validator.flow.objects import Objects
 from validator.flow.program.flow import Flow
+from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
+from validator.flow.values import NONE_OBJ
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -40,6 +45,7 @@ _UNPACKED = (None, "*", "**")
 def check_project(project: Project) -> Iterator[Finding]:
     yield from _of_models(project)
     yield from _of_functions(project)
+    yield from _of_choices(project)
 
 
 def _of_models(project: Project) -> Iterator[Finding]:
@@ -83,6 +89,65 @@ def _of_functions(project: Project) -> Iterator[Finding]:
                 yield from (_swallowed(function, caller, each, keys) for each in lost)
 
 
+def _of_choices(project: Project) -> Iterator[Finding]:
+    """Keywords that none takes of the classes or functions between which a call chooses."""
+    queries = project.analysis(Queries)
+    keeping = {each: keys_kept(queries.flow, each) for each in project.functions() if _takes_any(each)}
+    if sum(keys is not None for keys in keeping.values()) < 2:
+        return
+    for unit in queries.of_program():
+        for call in queries.calls_in(unit):
+            named = _keywords(call)
+            chosen = _chosen(call) if named else []
+            if len(chosen) < 2 or any(keeping.get(each) is None for each in chosen):
+                continue
+            taken = {p.name for each in chosen for p in each.facts.params}.union(
+                *(keeping[each] or () for each in chosen)
+            )
+            free = [name for name in taken if name not in named]
+            for name in (each for each in named if each not in taken):
+                near = sorted(each for each in free if len(set(words(each)) & set(words(name))) > 1)
+                if near:
+                    yield _dropped_by_all(call, name, near[0], chosen)
+
+
+def _takes_any(function: Method) -> bool:
+    return any(param.kind == "**" for param in function.facts.params)
+
+
+def _keywords(call: Place) -> list[str]:
+    """The keywords of a call; none where it may pass others, too."""
+    names = call.value.data.names
+    return [name for name in names if name is not None] if not {"*", "**"} & set(names) else []
+
+
+def _chosen(call: Place) -> list[Method]:
+    """What a call may run of the project: all of it, or nothing."""
+    found: list[Method] = []
+    callee = call.operand(0)
+    if len(callee.val.each) < 2 and not callee.val.holes:
+        return []
+    for o in callee.closed.each:
+        method = o[1].find("__init__") if o[0] == "class" else o[1].method if o[0] == "unit" else None
+        if method is None and o != NONE_OBJ:
+            return []
+        found += [method] if method is not None else []
+    return list(dict.fromkeys(found))
+
+
+def _dropped_by_all(call: Place, name: str, near: str, chosen: list[Method]) -> Finding:
+    owners = sorted({each.cls.name if each.cls is not None else each.name for each in chosen})
+    return RULE.finding(
+        call.unit.path,
+        call.at,
+        f"none of those that `{call.operand(0).text}` may be ({', '.join(f'`{each}`' for each in owners[:3])}) takes"
+        f" `{name}`: their `**` drops it",
+        help=f"pass what they take (did you mean '{near}'?), or leave it out",
+        related=[Related(each.path, each.facts.name_at[0], f"`{near}` is a parameter here") for each in chosen[:1]],
+        context=f"{call.unit.qualname}:{','.join(owners)}:{name}",
+    )
+
+
 def _is_overridden(function: Method) -> bool:
     """Whether a class below, or above, has the method too: callers pass what one of them takes."""
     return (
@@ -108,6 +173,39 @@ def _swallowed(function: Method, caller: Method, argument: Argument, keys: froze
 def _is_tried(guards: tuple[Guard, ...]) -> bool:
     return any(guard.kind in ("try", "with") for guard in guards)
 
+
+_SCHEDULERS = """\
+class Registry:
+    schedulers = {{}}
+
+    @classmethod
+    def keep(cls, name):
+        def wrap(scheduler):
+            cls.schedulers[name] = scheduler
+            return scheduler
+
+        return wrap
+
+    @classmethod
+    def find(cls, name):
+        return cls.schedulers.get(name, None)
+
+
+@Registry.keep("linear")
+class Linear:
+    def __init__(self, optimizer, steps, warmup_lr=-1, **kwargs):
+        self.optimizer, self.steps, self.warmup_lr = optimizer, steps, warmup_lr
+
+
+@Registry.keep("cosine")
+class Cosine:
+    def __init__(self, optimizer, steps, decay=0.1, warmup_lr=-1, **kwargs):
+        self.optimizer, self.steps, self.warmup_lr, self.decay = optimizer, steps, warmup_lr, decay
+
+
+def scheduler(config, optimizer):
+    return Registry.find(config.schedule)(optimizer=optimizer, steps=9, decay=0.2, {name}=config.warmup_lr){mark}
+"""
 
 _CONFIG = """\
 from pydantic import BaseModel{more}
@@ -146,9 +244,13 @@ def train(args, dataset):
 INCORRECT = (
     _CONFIG.format(more="", body="", mark="  # error: MP140"),
     _LOADER.format(passed="n_workers", mark="  # error: MP140"),
+    _SCHEDULERS.format(name="warmup_start_lr", mark="  # error: MP140"),
 )
 
 CORRECT = (
+    _SCHEDULERS.format(name="warmup_lr", mark=""),
+    # for a class that others may register
+    _SCHEDULERS.format(name="momentum", mark=""),
     _LOADER.format(passed="num_workers", mark=""),
     # what is not read is looked at all the same: handed on, or refused
     _LOADER.replace("    if ", "    if options:\n        raise TypeError(options)\n    if ", 1).format(

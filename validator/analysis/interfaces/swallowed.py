@@ -13,15 +13,22 @@ _READING = frozenset({"get", "pop", "setdefault"})
 def keys_read(flow: Flow, function: Method) -> frozenset[str]:
     """The keys that a function reads of its `**`; none where it hands it on, goes through it, computes a key, or never
     reads it: who takes and ignores what others are passed does so on purpose."""
+    return keys_kept(flow, function) or frozenset()
+
+
+def keys_kept(flow: Flow, function: Method) -> frozenset[str] | None:
+    """The keys that a function reads of its `**`: of all others nothing is left. None where it takes none, or does
+    something else with it."""
     star = next((i for i, p in enumerate(function.facts.params) if p.kind == "**"), -1)
     unit = flow.unit_of(function)
     if star < 0 or unit is None or unit.code.kind != "function" or not keeps_signature(function):
-        return frozenset()
+        return None
     if any(each.outer is unit and _closes_over(each, function.facts.params[star].name) for each in _inner(flow, unit)):
-        return frozenset()
+        return None
     values = enumerate(unit.code.values)
     taken = next((n for n, value in values if value.op == "param" and value.data[0] == star), -1)
-    return frozenset(_read(unit, taken) or ()) if taken >= 0 else frozenset()
+    read = _read(unit, taken) if taken >= 0 else []
+    return frozenset(read) if read is not None else None
 
 
 def _inner(flow: Flow, unit: Unit) -> list[Unit]:

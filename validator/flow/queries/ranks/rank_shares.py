@@ -13,6 +13,8 @@ LOADER = "torch.utils.data.DataLoader"
 _CHUNKING = frozenset({"chunk", "tensor_split", "array_split"})
 _WRAPPING = frozenset({"enumerate", "tqdm", "iter"})
 _EQUALITY = frozenset({"Eq", "NotEq"})
+_ATTACHED = frozenset({"lightning.LightningModule", "lightning.LightningDataModule"})
+_INJECTING = ("use_distributed_sampler", "replace_sampler_ddp")  # the second in Lightning before 2.0
 
 
 _IN_ENVIRONMENT = {"node": frozenset({LOCAL}), "job": WHOLE}  # among whom a variable of the environment counts
@@ -60,6 +62,22 @@ def prepared(queries: Queries) -> Iterator[Share]:
             loader = call.value_at(number)
             if any(o[:2] == ("made", LOADER) for o in loader.closed.each):
                 yield Share(None, None, call, loader)
+
+
+def dealt_by_lightning(queries: Queries) -> Iterator[Share]:
+    """The loaders for which the Trainer of Lightning makes a sampler that deals their data out among all ranks: those
+    that the `…_dataloader` methods of modules and data modules make, without a sampler of their own."""
+    trainers = list(queries.calls("lightning.Trainer"))
+    if any(each.argument(name) is not None for each in trainers for name in _INJECTING):
+        return
+    for call in queries.calls(LOADER):
+        cls, models = call.unit.cls, queries.flow.models
+        of_lightning = cls is not None and any(models.named(base) in _ATTACHED for base in cls.external_bases)
+        if of_lightning and call.unit.name.endswith("_dataloader"):
+            own = call.argument("sampler", 3) or call.argument("batch_sampler", 4)
+            data = call.argument("dataset", 0)
+            if own is None and data is not None and "**" not in call.value.data.names:
+                yield Share(None, None, call, data)
 
 
 def _of_steps(call: Place) -> Share | None:
