@@ -378,9 +378,9 @@ class ClassDef:
         return frozenset([*(name for name, _ in self.facts.attributes), *self.methods, *self.instance_attributes])
 
     @cached_property
-    def instance_attributes(self) -> dict[str, list[Method]]:
+    def instance_attributes(self) -> dict[str, set[Method]]:
         """Attributes that methods of this class (not of its bases) set through their first parameter: which do."""
-        found: dict[str, list[Method]] = {}
+        found: dict[str, set[Method]] = {}
         for method in self.every_method():
             inside = [method, *self.module.project.nested(method)]
             first = method.facts.params[0].name if method.facts.params and not method.facts.is_static else "self"
@@ -388,7 +388,7 @@ class ClassDef:
                 for ref in function.facts.refs:
                     head, _, name = ref.path.partition(".")
                     if ref.context == "store" and head == first and "." not in name:
-                        found.setdefault(name, []).append(method)
+                        found.setdefault(name, set()).add(method)
                 for call in function.facts.calls:
                     if (
                         call.method in REGISTERING
@@ -396,7 +396,7 @@ class ClassDef:
                         and call.args
                         and call.args[0].kind == "const"
                     ):
-                        found.setdefault(call.args[0].value.strip("\"'"), []).append(method)
+                        found.setdefault(call.args[0].value.strip("\"'"), set()).add(method)
         return found
 
     @property

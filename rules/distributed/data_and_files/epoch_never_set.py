@@ -145,7 +145,9 @@ def _is_same_each_round(call: Place) -> bool:
     if not loops or len(call.value.args) != 2 or call.is_tried or not _goes_through_data(call, loops[0]):
         return False
     inside = {block for header in loops for block in (*blocks_of(code, header), header)}
-    owner = call.receiver.root if call.receiver is not None else call
+    if call.receiver is None:
+        return False
+    owner = call.receiver.root
     while owner.value.op == "attr":
         owner = owner.operand(0).root
     if owner.value.block in inside:

@@ -2,11 +2,11 @@
 
 What it does
     Follows what a rank takes its share of (a `DistributedSampler`, `split_dataset_by_node`, `dataset.shard`,
-    `x[rank::size]`, `i % size == rank` in a loop, a data loader that `Accelerator.prepare` gets, or one of a module of
-    Lightning, whose Trainer makes a `DistributedSampler` for it) back through variables, attributes, data loaders and
-    what callers pass. Reported where it is a share already, of the same ranks;
-    and where the length of such a share (`len(sampler)`, `len(loader)`) is divided by the number of these ranks.
-    Silent where the sampler of the loader may be None.
+    `x[rank::size]`, `i % size == rank` in a loop, a data loader that `Accelerator.prepare` gets, or one of a module
+    of Lightning, whose Trainer makes a `DistributedSampler` for it) back through variables, attributes, data
+    loaders and what callers pass. Reported where it is a share already, of the same ranks; and where the length of
+    such a share (`len(sampler)`, `len(loader)`) is divided by the number of these ranks. Silent where the sampler
+    of the loader may be None.
 
 Why is this bad
     Of eight ranks each then sees one sample in 64, and seven eighths of the data is never trained on or evaluated.

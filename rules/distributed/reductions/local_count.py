@@ -40,7 +40,7 @@ from validator.flow.queries.training.loaders import deals_out, is_data_of, loade
 from validator.flow.queries.training.placements import Derived
 from validator.flow.queries.values.counts import Amount, added_up, counted, element, grows, laid_together, number_of
 from validator.flow.queries.values.shares import OfLoss
-from validator.flow.queries.values.sums import KEEPING, is_scaled, is_size, is_sum, spanned, summed
+from validator.flow.queries.values.sums import KEEPING, factors, is_scaled, is_size, is_sum, spanned, summed
 from validator.project import Project
 from validator.rule import Rule
 
@@ -67,7 +67,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             pairs = [(left, right), (right, left)]
             found = next(((c, s) for c, s in pairs if is_size(s) and _counted(c)), None)
         else:
-            size = next((s for s in _factors(left) if is_size(s)), None)
+            size = next((s for s in factors(left) if is_size(s)), None)
             found = (right, size) if size is not None and _counted(right) else None
         finding = _report(place, *found) if found is not None else _of_quotient(queries, place)
         if finding is not None and (key := (place.unit.path, place.at[0])) not in seen:
@@ -97,7 +97,7 @@ def _part_of_whole(queries: Queries, quotient: Place) -> Place | None:
     whole = counted(quotient.operand(1).root)
     if whole is None or whole[1] != 0:
         return None
-    for factor in _factors(quotient.operand(0)):
+    for factor in factors(quotient.operand(0)):
         total = _given_back(queries, number_of(factor))
         loop = grows(total)
         loaders = loaders_of(loop.gone_through) if loop is not None else []
@@ -141,12 +141,12 @@ def _trained_share(queries: Queries, quotient: Place) -> Place | None:
     """The collective that has summed over all ranks the number by which a sum of this rank is divided, of which
     gradients are computed that a library averages over the ranks."""
     total = quotient.operand(0)
-    if not any(map(_adds_up, _factors(total))) or any(summed(total)):
+    if not any(map(_adds_up, factors(total))) or any(summed(total)):
         return None
     count = _unwrapped(quotient.operand(1))
     ways = [count.value_at(number) for number in count.value.args] if count.value.op == "phi" else [count]
     found = next((found for way in ways if (found := _sum_of(way)) is not None), None)
-    if any(map(is_size, _factors(total))) or found is None:
+    if any(map(is_size, factors(total))) or found is None:
         return None
     loss = OfLoss(quotient.flow, quotient)
     averaged = [each for each in loss.backward if averages_gradients(queries, each)]
@@ -226,16 +226,6 @@ def _is_reduced(total: Place) -> bool:
         if "reduce" in call.method or "gather" in call.method:
             return True
     return False
-
-
-def _factors(place: Place) -> Iterator[Place]:
-    """The factors of a product."""
-    place = place.root
-    if place.value.op == "binary" and place.value.data == "Mult":
-        yield from _factors(place.operand(0))
-        yield from _factors(place.operand(1))
-    else:
-        yield place
 
 
 def _counted(place: Place) -> Causes:

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.analysis.commands.same_names import words
-from validator.analysis.interfaces.swallowed import keys_kept, keys_read
+from validator.analysis.interfaces.swallowed import keys_read
 from validator.errors import nearest
 from validator.facts.model import Argument, Guard
 from validator.finding import Finding, Related
@@ -44,8 +44,11 @@ _UNPACKED = (None, "*", "**")
 
 def check_project(project: Project) -> Iterator[Finding]:
     yield from _of_models(project)
-    yield from _of_functions(project)
-    yield from _of_choices(project)
+    flow = project.analysis(Flow)
+    taking = (each for each in project.functions() if any(param.kind == "**" for param in each.facts.params))
+    read = {each: keys for each in taking if (keys := keys_read(flow, each)) is not None}
+    yield from _of_functions(project, read)
+    yield from _of_choices(project, read)
 
 
 def _of_models(project: Project) -> Iterator[Finding]:
@@ -70,17 +73,18 @@ def _of_models(project: Project) -> Iterator[Finding]:
                     )
 
 
-def _of_functions(project: Project) -> Iterator[Finding]:
-    flow, objects = project.analysis(Flow), project.analysis(Objects)
+def _of_functions(project: Project, read: dict[Method, frozenset[str]]) -> Iterator[Finding]:
+    """Keywords that a function does not read of its `**`. `read`: by function the keys that it reads; who reads none
+    takes and ignores on purpose what others are passed."""
+    objects = project.analysis(Objects)
     by_name: dict[str, list[Method]] = {}
     for function in project.functions():
         by_name.setdefault(function.name, []).append(function)
-    for function in project.functions():
-        keys = keys_read(flow, function) if any(p.kind == "**" for p in function.facts.params) else frozenset()
+    for function, keys in read.items():
         if not keys or is_test(function.path) or _is_overridden(function):
             continue
         taken = {p.name for each in by_name[function.name] for p in each.facts.params} | keys
-        taken |= {key for each in by_name[function.name] if each is not function for key in keys_read(flow, each)}
+        taken |= {key for each in by_name[function.name] if each is not function for key in read.get(each, ())}
         for caller, call in objects.callers(function):
             lost = [each for each in call.args if each.keyword not in (*_UNPACKED, *taken)]
             if not lost or is_test(caller.path) or _is_tried(call.guards):
@@ -89,30 +93,21 @@ def _of_functions(project: Project) -> Iterator[Finding]:
                 yield from (_swallowed(function, caller, each, keys) for each in lost)
 
 
-def _of_choices(project: Project) -> Iterator[Finding]:
+def _of_choices(project: Project, read: dict[Method, frozenset[str]]) -> Iterator[Finding]:
     """Keywords that none takes of the classes or functions between which a call chooses."""
     queries = project.analysis(Queries)
-    keeping = {each: keys_kept(queries.flow, each) for each in project.functions() if _takes_any(each)}
-    if sum(keys is not None for keys in keeping.values()) < 2:
-        return
-    for unit in queries.of_program():
+    for unit in queries.of_program() if len(read) > 1 else ():
         for call in queries.calls_in(unit):
             named = _keywords(call)
             chosen = _chosen(call) if named else []
-            if len(chosen) < 2 or any(keeping.get(each) is None for each in chosen):
+            if len(chosen) < 2 or any(each not in read for each in chosen):
                 continue
-            taken = {p.name for each in chosen for p in each.facts.params}.union(
-                *(keeping[each] or () for each in chosen)
-            )
+            taken = {p.name for each in chosen for p in each.facts.params}.union(*(read[each] for each in chosen))
             free = [name for name in taken if name not in named]
             for name in (each for each in named if each not in taken):
                 near = sorted(each for each in free if len(set(words(each)) & set(words(name))) > 1)
                 if near:
                     yield _dropped_by_all(call, name, near[0], chosen)
-
-
-def _takes_any(function: Method) -> bool:
-    return any(param.kind == "**" for param in function.facts.params)
 
 
 def _keywords(call: Place) -> list[str]:

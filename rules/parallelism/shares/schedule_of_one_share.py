@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from validator.domains.placement import certainly
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.origins import sources
+from validator.flow.queries.origins import calls_behind, sources
 from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.values.shares import counts_ranks
 from validator.project import Project
@@ -52,15 +52,17 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _is_stepped_otherwise(call: Place) -> bool:
     """Whether the accelerator is not known to be made with what Accelerate does by itself."""
-    makers = [call.receiver.root] if call.receiver is not None else []
-    for maker in makers:
-        makers += [each.root for each in sources(maker) or () if each.root not in makers] if len(makers) < 9 else []
-    made = [each for each in makers if each.value.op == "call"]
+    made = calls_behind(call.receiver, _makes_accelerator) if call.receiver is not None else None
     return not made or any(
         name in ("*", "**") or name in _OTHERWISE and not each.value_at(number).val.is_const(_OTHERWISE[name])
         for each in made
         for name, number in zip(each.value.data.names, each.value.args[1:], strict=True)
     )
+
+
+def _makes_accelerator(call: Place) -> bool:
+    named = call.flow.models.named
+    return any(o[0] == "ext" and named(o[1]) == "accelerate.Accelerator" for o in call.operand(0).closed.each)
 
 
 def _lengths(scheduler: Place) -> Iterator[Place]:

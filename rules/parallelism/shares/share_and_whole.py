@@ -20,7 +20,6 @@ from typing import NamedTuple
 from validator.finding import Finding, Related
 from validator.flow.control import reachable
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.values.shares import counts_ranks
 from validator.flow.queries.values.sums import factors
 from validator.project import Project
@@ -28,7 +27,7 @@ from validator.rule import Rule
 
 RULE = Rule("MP429", "share-and-whole", "warning", "1.0", solves=True)
 
-_DIVIDING = frozenset({"FloorDiv", "Div"})
+_DIVIDING = ("FloorDiv", "Div")
 
 
 class _Use(NamedTuple):
@@ -42,12 +41,12 @@ def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     shares: dict[object, list[_Use]] = {}
     wholes: dict[object, list[_Use]] = {}
-    for unit in queries.of_program():
-        for place in queries.values(unit, "binary") if not is_test(unit.path) else ():
-            found = wholes if place.value.data == "Mult" else shares if place.value.data in _DIVIDING else None
-            for number in _numbers(place) if found is not None else ():
+    found = {"Mult": wholes, **dict.fromkeys(_DIVIDING, shares)}
+    for unit in queries.of_program() if queries.flow.is_distributed else ():
+        for place in queries.values(unit, "binary"):
+            for number in _numbers(place) if place.value.data in found else ():
                 for key in _keys(number):
-                    found.setdefault(key, []).append(_Use(number, place))  # type: ignore[union-attr]
+                    found[place.value.data].setdefault(key, []).append(_Use(number, place))
     said: set[Place] = set()
     for key in (key for key in shares if key in wholes):
         pairs = ((share, whole) for share in shares[key] for whole in wholes[key] if _meet(share.place, whole.place))
@@ -69,19 +68,18 @@ def _keys(number: Place) -> list[object]:
     """By what a number is known to be the same in two places; by nothing where it may be stored anew between."""
     value = number.value
     if value.op == "attr":
-        stored = number.flow.stores.writers(value.data)
         owners = [o for o in number.operand(0).closed.each if o[0] != "namespace"]
         known = all(o[0] in ("inst", "self", "made", "section") for o in owners)
-        return [("attr", o, value.data) for o in owners] if known and not _is_stored_again(number, stored) else []
+        return [("attr", o, value.data) for o in owners] if known and not _is_stored_again(number) else []
     if value.op in ("param", "call", "item", "unpack", "name", "free") and number.unit.variables.get(number.number):
         return [("value", number.unit, number.number)]
     return []
 
 
-def _is_stored_again(number: Place, writers: object) -> bool:
+def _is_stored_again(number: Place) -> bool:
     """Whether a number is stored that is made of itself: `args.batch_size = int(args.batch_size / size)`."""
     name = number.value.data
-    for writer in number.flow.units(iter(writers)):  # type: ignore[call-overload]
+    for writer in number.flow.units(iter(number.flow.stores.writers(name))):
         for value in writer.code.values:
             if value.op == "store_attr" and value.data == name:
                 made = Place(number.flow, writer, value.args[1]).parts

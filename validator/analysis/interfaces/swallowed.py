@@ -10,15 +10,9 @@ from validator.flow.program.unit import Unit
 _READING = frozenset({"get", "pop", "setdefault"})
 
 
-def keys_read(flow: Flow, function: Method) -> frozenset[str]:
-    """The keys that a function reads of its `**`; none where it hands it on, goes through it, computes a key, or never
-    reads it: who takes and ignores what others are passed does so on purpose."""
-    return keys_kept(flow, function) or frozenset()
-
-
-def keys_kept(flow: Flow, function: Method) -> frozenset[str] | None:
-    """The keys that a function reads of its `**`: of all others nothing is left. None where it takes none, or does
-    something else with it."""
+def keys_read(flow: Flow, function: Method) -> frozenset[str] | None:
+    """The keys that a function reads of its `**`: of all others nothing is left. None where it takes none, hands it on,
+    goes through it, or computes a key."""
     star = next((i for i, p in enumerate(function.facts.params) if p.kind == "**"), -1)
     unit = flow.unit_of(function)
     if star < 0 or unit is None or unit.code.kind != "function" or not keeps_signature(function):

@@ -92,7 +92,7 @@ class Tables:
         having = {key for row in rows if lookup.key in row.keys for key in row.keys}
         lacking = [row.keys for row in rows if lookup.key not in row.keys]
         marks = frozenset.intersection(*lacking) - having if lacking else frozenset()
-        return not marks.isdisjoint(self._asked(lookup.table.module))
+        return bool(marks) and not marks.isdisjoint(self._asked(lookup.table.module))
 
     def _asked(self, module: Module) -> Iterator[str]:
         """The keys that code of a module asks some row for: `"error" in row`, `row.get("error")`."""

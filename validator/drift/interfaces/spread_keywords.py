@@ -1,9 +1,8 @@
 """Keywords that no parameter names: a function reads them out of its `**kwargs`, by keys that a change altered.
 
-Or it takes no such keywords since the change.
-
 Python takes any keyword for `**kwargs`. What is read out of it, where it arrives or where an object keeps it, is what
-callers may pass; a call that passes the key of before is heard by nobody.
+callers may pass; a call that passes the key of before is heard by nobody. Where a function has no `**kwargs`
+any more, the calls fail that pass such a keyword through others.
 """
 
 from __future__ import annotations
@@ -33,6 +32,13 @@ class SpreadKeywords:
     @cached_property
     def unread(self) -> list[Broken]:
         found: dict[tuple[str, int, str], Broken] = {}
+        for broken in (*self._read_no_longer(), *self._refused()):
+            place = (broken.site.unit.path, broken.site.number, broken.site.unit.code.key)
+            found.setdefault(place, broken)
+        return list(found.values())
+
+    def _read_no_longer(self) -> Iterator[Broken]:
+        """The calls that pass a key which was read out of `**`."""
         for old, new in self._compared():
             before, after = _keys(self.change.before, old), _keys(self.change.after, new)
             gone, came = before - after - _named(new), after - before - _named(old)
@@ -43,12 +49,7 @@ class SpreadKeywords:
                 passed = [a.keyword for a in site.call.args if a.keyword in gone]
                 if passed and site.is_in(self.change.before):
                     text = f"reads `{passed[0]}` out of its `**` no longer, which is passed here{now}"
-                    place = (site.unit.path, site.number, site.unit.code.key)
-                    found.setdefault(place, Broken(site, old, new, "unread", text))
-        for broken in self._refused():
-            place = (broken.site.unit.path, broken.site.number, broken.site.unit.code.key)
-            found.setdefault(place, broken)
-        return list(found.values())
+                    yield Broken(site, old, new, "unread", text)
 
     def _refused(self) -> Iterator[Broken]:
         """The calls whose keywords other functions hand on to one that took any keyword, and takes none since the

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 from validator.definitions import ClassDef
 from validator.domains.placement import WRAPPING, may, parameters
 from validator.flow.callgraph.callers import is_taken
+from validator.flow.calls.libraries.containers import LAZY
+from validator.flow.merging.phis import AS_LONG
 from validator.flow.values import Obj, Val, parts_of
 
 if TYPE_CHECKING:
@@ -31,11 +33,8 @@ _RUNNING = frozenset({*_ON_WRAPPED, "forward", "module", "remote", "options"})
 _WRAPPED = "wrapped"  # a model whose forward is a collective
 
 _UNFOLLOWED = frozenset({"ext", "top", "param", "made"})
-# Builtins, and their like, of whose result the elements are taken one by one: who gets that runs a generator in it.
-_GOING_ON = frozenset({
-    "iter", "next", "enumerate", "zip", "map", "filter", "itertools.islice", "itertools.chain", "tqdm.tqdm", "list",
-    "tuple", "sorted", "dict", "tqdm.auto.tqdm",
-})  # fmt: skip
+# Of whose result the elements are taken one by one: who gets that runs a generator in it.
+_GOING_ON = LAZY | AS_LONG | {"next", "dict", "tqdm.auto.tqdm"}
 
 Thing = Any  # a `Unit`, a `ClassDef` whose objects run something, or `_WRAPPED`
 Goal = tuple[str, Any]  # ("name", attribute or variable), ("callers", unit) or ("unit", unit): who gets a value
@@ -113,11 +112,9 @@ def given_away(unit: Unit, result: Result, number: int) -> tuple[Unit, ...]:
     if value.op != "call" or value.data.names == ("@",) or site is not None and site.away:
         return ()
     callee = result.vals[value.args[0]].each
-    kinds = {"unit", "bound", "generator"}
-    if (site is not None and site.targets) or not all(o[0] in _UNFOLLOWED for o in callee):
-        kinds = {"generator"}
-    if any(o[0] == "ext" and o[1] in _GOING_ON for o in callee):
-        kinds -= {"generator"}
+    followed = site is not None and bool(site.targets) or any(o[0] not in _UNFOLLOWED for o in callee)
+    goes_on = any(o[0] == "ext" and o[1] in _GOING_ON for o in callee)
+    kinds = (() if followed else ("unit", "bound")) + (() if goes_on else ("generator",))
     given = (o[1] for argument in value.args[1:] for o in result.vals[argument].each if o[0] in kinds)
     return tuple(dict.fromkeys(given))
 
