@@ -133,8 +133,8 @@ class _Statements(Expressions):
     # -- simple statements ---------------------------------------------------------------------------------
 
     def _Expr(self, node: ast.Expr) -> None:
-        if self._part(node.value) is not None:
-            return
+        if self._part(node.value) is not None or isinstance(node.value, ast.Constant):
+            return  # documentation does nothing
         value = self.expression(node.value)
         if isinstance(node.value, ast.Call) and (
             _ends_process(node.value.func) or _asked(node.value.func) in self.raising

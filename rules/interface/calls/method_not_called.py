@@ -53,7 +53,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     functions = {f.name for f in project.functions() if f.cls is None}
     for unit in queries.of_program():
         for place in queries.values(unit, "name", "import", "attr"):
-            name = str(place.value.data)
+            name = unit.known_as(place.number)
             if not (name in functions or _may_be_of_library(place, name)):
                 continue
             how = _misused(place)

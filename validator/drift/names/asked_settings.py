@@ -62,7 +62,7 @@ class AskedSettings:
             if drop.kind in ("text", "name") and not is_foreign(drop.pair.new.path):
                 yield from self._exchanged(drop.pair, drop.old, drop.new)
         for old, new in sorted(self._in_files):
-            before, after = _reading(self.before, old), _reading(self.after, new)
+            before, after = reading(self.before, old), reading(self.after, new)
             if before and after:
                 yield _Renamed(before[0], after[0])
 
@@ -172,10 +172,10 @@ class AskedSettings:
     def _asked_beside(self, row: Occurrence) -> frozenset[str]:
         """The keys that a file asks of what it calls as the object that is asked at a place."""
         assert row.unit is not None
-        owner = _owner(row.unit, row)
+        owner = owner_text(row.unit, row)
         here = self.after.of_file(row.unit.module.source)
         asked = ((name, each) for name, places in here.items() for each in places if _is_asked(each))
-        return frozenset(name for name, each in asked if each.unit is not None and _owner(each.unit, each) == owner)
+        return frozenset(name for name, each in asked if each.unit is not None and owner_text(each.unit, each) == owner)
 
 
 def _name(node: ast.expr) -> str:
@@ -203,13 +203,13 @@ def _asked_at(side: Side, unit: Unit, node: ast.expr) -> Occurrence | None:
     return next((row for row in rows if row.at == at and _is_asked(row)), None)
 
 
-def _reading(side: Side, name: str) -> list[Occurrence]:
+def reading(side: Side, name: str) -> list[Occurrence]:
     """Where code that is no test asks for a key."""
     rows = (row for row in side.occurrences(name) if row.unit is not None and _is_asked(row))
     return [row for row in rows if not is_test(row.path) and not is_foreign(row.path)]
 
 
-def _owner(unit: Unit, row: Occurrence) -> str:
+def owner_text(unit: Unit, row: Occurrence) -> str:
     """What is asked for a name, as it is written; empty where the name is only held against something."""
     number = asked_of(unit, row)
     return unit.text(unit.code.values[number].at) if number >= 0 else ""
