@@ -282,6 +282,20 @@ class Project:
             )
         return module if isinstance(module, Missing) else Unknown(f"{name}.{row.name}")
 
+    def meanings(self, importer: Module, name: str, above: tuple[tuple[Module, str], ...] = ()) -> list[Symbol]:
+        """All that the imports of a module may bind to a name, each under its condition: what they import may be
+        imported there in several ways, too. Empty where no import binds it."""
+        found: list[Symbol] = []
+        if (importer, name) in above or importer.facts.names.get(name) != "import":
+            return found
+        for row in importer.imports_of(name):
+            source = self._relative(importer, row) if row.level else self._another(importer, row.module)
+            inner: list[Symbol] = []
+            if isinstance(source, Module) and row.name is not None:
+                inner = self.meanings(source, row.name, (*above, (importer, name)))
+            found += inner if len(inner) > 1 else [self.imported(importer, row)]
+        return list(dict.fromkeys(found))
+
     def member_of_any(self, importer: Module, module: Module, name: str) -> Symbol:
         """What a module has under a name; where it lacks it, what another module has that its name may mean as well."""
         found = module.member(name)

@@ -84,6 +84,7 @@ class Flow:
             "random": circumstances.random,
         }
         self._units: dict[Module, dict[str, Unit]] = {}
+        self._imported: dict[tuple[Module, str], list[Symbol]] = {}
         self._defining: dict[Method, Unit | Flow | None] = {}
         self._remote: dict[ClassDef, bool] = {}
         self.foreign: dict[tuple[int, str], Val] = {}  # (number of a value, name): what is no code here
@@ -250,12 +251,16 @@ class Flow:
 
     def meanings(self, unit: Unit, value: Value) -> list[Symbol]:
         """What a name of a module may mean: of several imports that give it, each under its condition, all of them."""
-        symbol = self.symbol(unit, value)
-        imported = value.op == "name" and unit.module.facts.names.get(value.data) == "import"
-        rows = unit.module.imports_of(value.data) if imported else ()
-        if len(rows) < 2:
-            return [symbol]
-        return list(dict.fromkeys(self.project.imported(unit.module, row) for row in rows))
+        several = self._several(unit.module, value.data) if value.op == "name" else []
+        return several or [self.symbol(unit, value)]
+
+    def _several(self, module: Module, name: str) -> list[Symbol]:
+        """What a module may bind to a name by several imports; empty where it is one."""
+        known = self._imported.get((module, name))
+        if known is None:
+            found = self.project.meanings(module, name)
+            known = self._imported[module, name] = found if len(found) > 1 else []
+        return known
 
     def placing(self, *steps: str) -> tuple[Unit, ...]:
         """The units that mention a call which takes one of the steps with a model."""
