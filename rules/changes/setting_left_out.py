@@ -1,10 +1,10 @@
 """A setting that a change gave some files and began to ask for, and that another file of the kind does not have.
 
 What it does
-    Compares the keys of configuration files before and after a change, and what code asks configurations for. Reports a
-    file without a key that the change put into others, and for which code asks without a default since (`info.ann_file`,
-    `config["ann_file"]`): a file that the class which asks names, or, where none is named, one beside those with the
-    key, with the same keys else. Silent where code may set the key itself, or tests for it.
+    Compares the keys of configuration files before and after a change, and what code asks configurations for. Reports
+    a file without a key that the change put into others, and for which code asks without a default since
+    (`info.ann_file`, `config["ann_file"]`): a file that the class which asks names, or, where none is named, one
+    beside those with the key, with the same keys else. Silent where code may set the key itself, or tests for it.
 
 Why is this bad
     The run with the recipe that was changed works; each of the others stops at the first read of the key.
@@ -147,9 +147,9 @@ def main():
 
 INCORRECT = (
     _builders("  # error: MP915", "info.ann_file"),
-    _RECIPES.replace("{mark}", "# the large model\n").replace("{read}", 'config["warmup"]').replace(
-        "lr: 0.01", "lr: 0.01  # error: MP915"
-    ),
+    _RECIPES.replace("{mark}", "# the large model\n")
+    .replace("{read}", 'config["warmup"]')
+    .replace("lr: 0.01", "lr: 0.01  # error: MP915"),
 )
 
 CORRECT = (

@@ -18,10 +18,12 @@ class Cause(NamedTuple):
     """Why a value varies.
 
     `kind`: `rank` (it tells who the process is), `member` (whether the process belongs to some list of ranks), `data`
-    (what the process holds for itself), `failure` (something failed on one rank), `param` (as the caller's argument
-    does: `facet` is then v, n or p, f behind arithmetic, a of an attribute, t of the truth), `uniform` (it is known to
-    be the same, on some way). `sure`: certain, not likely. `some`: only on some of several ways, and which of them is
-    taken is not known: on the others nothing says that ranks differ.
+    (what the process holds for itself), `share` (of a length: that of this rank's share of something, which is the same
+    on all ranks or one more, but zero on some where there are fewer things than ranks), `failure` (something failed on
+    one rank), `param` (as the caller's argument does: `facet` is then v, n or p, f behind arithmetic, a of an
+    attribute, t of the truth), `uniform` (it is known to be the same, on some way). `sure`: certain, not likely.
+    `some`: only on some of several ways, and which of them is taken is not known: on the others nothing says that ranks
+    differ.
     """
 
     kind: str
@@ -77,6 +79,18 @@ def placed_along(causes: Causes, axes: Axes) -> Causes:
 def held(causes: Causes) -> Causes:
     """What each rank has for itself by who it is: random numbers from a seed that tells the rank."""
     return frozenset(c._replace(kind="data") if c.kind in ("rank", "member") else c for c in causes)
+
+
+@cache
+def shared_out(causes: Causes) -> Causes:
+    """By what the length of a share varies that a rank takes by its number."""
+    return frozenset(Cause("share", c.axis) for c in causes if c.kind in ("rank", "member"))
+
+
+@cache
+def emptied(causes: Causes) -> Causes:
+    """What a test for elements depends on: who asks whether there are any in a share expects ranks without."""
+    return frozenset(Cause("data", c.axis, False) if c.kind == "share" else c for c in causes)
 
 
 @cache
@@ -143,7 +157,7 @@ def equalled(causes: Causes, group: Axes) -> Causes:
 
 
 def between(lower: Causes, upper: Causes) -> Causes:
-    """By what the distance of two bounds varies: not by the rank where they move together, as who writes so sees to."""
+    """By what the distance of two bounds varies: where they move together it is this rank's share."""
     moving = only(lower, "rank", "member") and only(upper, "rank", "member")
     passed = only(lower, "param") & only(upper, "param")  # what a caller's rank is to both
-    return NONE if moving or any(c.facet != "a" for c in passed) else lower | upper
+    return shared_out(lower) if moving or any(c.facet != "a" for c in passed) else lower | upper

@@ -48,9 +48,9 @@ def asks_for_rank(place: Place) -> bool:
 
 def reads_data(place: Place) -> bool:
     """Whether a condition asks for a number that is made, in the same function, of what tensors of this rank hold (a
-    sum, a count, an element), or for what a library gives to each process. That something is there at all, or of which
-    kind it is, mostly is the batch's or the job's; what a function of the project likely gives to each, it may make
-    alike."""
+    sum, a count, an element), for elements of this rank's share of something, or for what a library gives to each
+    process. That something is there at all, or of which kind it is, mostly is the batch's or the job's; what a function
+    of the project likely gives to each, it may make alike."""
     table = place.flow.models.tensors
     numbers = frozenset({*table["reducing"], *table["counting"], *table["testing"], "item", "tolist"})
     seen: set[int] = set()
@@ -61,6 +61,8 @@ def reads_data(place: Place) -> bool:
             continue
         seen.add(each.number)
         value = each.value
+        if only(each.closed.n, "share"):
+            return True
         causes = only(each.closed.v, "data") if value.op == "call" else None
         if causes:
             given = (each.value_at(number).closed.v for number in value.args)

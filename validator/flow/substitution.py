@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from validator.domains.placement import substituted
-from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, combined, folded, on_some_ways, only, unsure
+from validator.domains.spmd import NONE, UNIFORM, Cause, Causes, combined, emptied, folded, on_some_ways, only, unsure
 from validator.flow.values import (
     COUNTED,
     NONE_OBJ,
@@ -83,6 +83,6 @@ def _given(cause: Cause, value: Val) -> Causes:
     else:  # the truth of a value
         kinds = {o[0] for o in value.each if o != NONE_OBJ}
         known = kinds and kinds <= _HELD or holds_alike(value, _THINGS)
-        given = value.n | value.p | (NONE if known else value.v)
+        given = emptied(value.n) | value.p | (NONE if known else value.v)
     given = on_some_ways(given) if cause.some else given
     return given if cause.sure else unsure(only(given, "data", "param"))

@@ -4,7 +4,8 @@ What it does
     The comparison of MP501 for branches and loops that test rank-local data: the contents of the batch, an optional
     input that some samples lack (`images is not None`), what a tensor holds that no collective has reduced
     (`.item()`, `torch.isfinite(loss)`, `mask.sum() == 0`, `loss > limit`) where it comes from the loader or the
-    batch, the clock, how many elements a selection leaves (`mask.nonzero()`, `x[x > 0]`, a filtered batch, a
+    batch, the clock, whether there is anything in the rank's share of a list (`rows[rank::size]`), how many elements a
+    selection leaves (`mask.nonzero()`, `x[x > 0]`, a filtered batch, a
     generator, a comprehension or a list that leaves some out by such a test, which a loop then goes through), a
     file that ranks make or remove while others still look for it, how many micro-batches a rank makes of its own
     tokens. What the function reduces or gathers over ranks, itself or in a function that it hands it to, differs
@@ -36,6 +37,24 @@ HELP = (
     "or call the collective always, with an empty value where there is none; of a file let one rank see whether it is "
     "there, and broadcast what it saw"
 )
+
+_SHARE = """
+import torch
+import torch.distributed as dist
+
+class Validator:
+    def __init__(self, files):
+        self.rows = [row for file in sorted(files)[dist.get_rank() :: dist.get_world_size()] for row in open(file)]
+
+    def run(self, model):
+        {before}
+        total = torch.zeros(2)
+        for row in self.rows:
+            total += torch.tensor([model(row), 1])
+        dist.all_reduce(total)
+        {after}
+        return total[0] / total[1]
+"""
 
 _SKIPPING = """
 import sys
@@ -130,6 +149,11 @@ def _chosen(batches: str, passed: str = "loader", test: str = _EMPTY, mark: str 
 
 
 INCORRECT = [
+    # fewer files than ranks: the test itself says that a rank may have none
+    _SHARE.replace("{before}", "if not self.rows:  # error: MP502\n            return 0.0").replace("{after}", ""),
+    _SHARE.replace("{before}", "if len(self.rows) == 0:  # error: MP502\n            return 0.0").replace(
+        "{after}", ""
+    ),
     _chosen("kept(batches)", mark="  # error: MP502"),
     _chosen("enumerate(Kept(batches))", "data", mark="  # error: MP502"),
     _chosen("full(batches)", mark="  # error: MP502"),
@@ -419,6 +443,7 @@ def fit(model, batches, group):
 ]
 
 CORRECT = [
+    _SHARE.replace("{before}", "").replace("{after}", "if not self.rows:\n            return 0.0"),
     _chosen("kept(batches)", test=_EVERY),
     _chosen("batches"),
     # a generator that makes up for what it leaves out

@@ -8,7 +8,6 @@ which was given the key, and were made like it.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -126,7 +125,9 @@ class NewSettings:
         for mapping, keys in self._of(source).items():
             if not any(_link(mapping) == _link(each.mapping) for each in given):
                 continue
-            alike = any(mapping == e.mapping and keys.keys() == self._of(e.source)[mapping].keys() - {name} for e in given)
+            alike = any(
+                mapping == e.mapping and keys.keys() == self._of(e.source)[mapping].keys() - {name} for e in given
+            )
             if name in keys:
                 return None  # in whatever section: the file knows it
             if alike or named and any(self._asked_beside(row) & keys.keys() for row in asked):
@@ -143,7 +144,10 @@ class NewSettings:
             name
             for name, places in rows
             for each in places
-            if each.unit is row.unit and each.role == "asks" and each.number >= 0 and owner_text(row.unit, each) == owner
+            if each.unit is row.unit
+            and each.role == "asks"
+            and each.number >= 0
+            and owner_text(row.unit, each) == owner
         )
 
     def _of(self, source: SourceFile) -> Keys:

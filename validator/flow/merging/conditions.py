@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from validator.domains.spmd import Causes
+from validator.domains.spmd import Causes, emptied
 from validator.flow.merging.one_rank import is_turn
 from validator.flow.values import COUNTED, NONE_OBJ, NOT_YET, Val, holds_alike
 
@@ -18,7 +18,7 @@ TESTED_FOR_PRESENCE = frozenset({"environment", "inst", "self", "class", "unit",
 def truth_of(value: Val) -> Causes:
     """What a test of a value depends on: a container is tested for its length, an object for its presence."""
     kinds = {o[0] for o in value.each if o != NONE_OBJ}
-    causes = value.n | value.p
+    causes = emptied(value.n) | value.p
     if kinds and kinds <= _TESTED_FOR_LENGTH | TESTED_FOR_PRESENCE or holds_alike(value, TESTED_FOR_PRESENCE):
         return causes
     return causes | frozenset(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from validator.domains.axes import SOME, WHOLE
-from validator.domains.spmd import OF_ONE, Causes, combined, member, only, unsure
+from validator.domains.spmd import OF_ONE, Causes, combined, emptied, member, only, unsure
 from validator.flow.calls.groups import axes_in
 from validator.flow.calls.hints import hint_of
 from validator.flow.merging.conditions import TESTED_FOR_PRESENCE, tests_around
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from validator.flow.evaluation import Evaluation
 
 _COMPARED = frozenset({"Eq", "NotEq", "Is", "IsNot"})
+_FOR_ELEMENTS = frozenset(  # comparisons of a length that ask whether there are elements
+    [*((asked, 0) for asked in ("Eq", "NotEq", "Gt", "LtE")), ("Lt", 1), ("GtE", 1)]
+)
 _MIRRORED = {"Lt": "Gt", "Gt": "Lt", "LtE": "GtE", "GtE": "LtE", "Eq": "Eq", "NotEq": "NotEq"}
 
 
@@ -37,7 +40,10 @@ def compare(at: Evaluation, number: int, value: Instruction) -> Val:
             return Val(v=combined(one.p, one.v - ranks))
     if value.data in ("In", "NotIn"):
         return _membership(at, number, value, left, right)
-    return Val(_several(at, value, left, right), combined(left.v, right.v))
+    v = combined(left.v, right.v)
+    if (value.data, right.constant()) in _FOR_ELEMENTS:
+        v = emptied(v)
+    return Val(_several(at, value, left, right), v)
 
 
 def _presence(left: Val, right: Val) -> Val | None:

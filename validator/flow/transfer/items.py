@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from validator.domains.placement import inherited
-from validator.domains.spmd import NONE, UNIFORM, Causes, between, combined, data, only, unsure
+from validator.domains.spmd import NONE, UNIFORM, Causes, between, combined, data, only, shared_out, unsure
 from validator.flow.attributes import attribute
 from validator.flow.callgraph import sections
 from validator.flow.calls.libraries.environment import environment
@@ -113,10 +113,10 @@ def slice_of(at: Evaluation, number: int, value: Instruction) -> Val:
 
 def _cut(at: Evaluation, bounds: tuple[int, ...]) -> Causes:
     """By what the length of a slice varies. A piece between two bounds that move together is as long everywhere;
-    `rows[rank::size]` is, where the rows can be shared out evenly, which who writes so sees to."""
+    `rows[rank::size]` is, where the rows can be shared out evenly: each is a share."""
     lower, upper = (at.vals[each].v for each in bounds[:2])
     if len(bounds) > 2 and not at.vals[bounds[2]].is_const(None):
-        return unsure(upper)
+        return unsure(upper) | shared_out(lower)
     return between(lower, upper)
 
 
