@@ -45,8 +45,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   that makes it, where one is passed. `ranked = [parameter, position]`: the switch with which each rank adds its number
   to the seed. `shuffled = [parameter, position]`: the switch without which nothing is drawn.
 - `loads = [parameter, position]`, `saves`: the path of a file that the call reads or writes; `mode`: the parameter that
-  says which (`open`). `shared = [parameter, position]`: the folder into which all ranks that make the call write
-  together, so that it must be the same for them.
+  says which (`open`). `shared = [[parameter, position], …]`: the folder into which all ranks that make the call write
+  together, and names in it, which must be the same for them.
 - `gathers = [parameter, position]`: of a context manager inside which sharded parameters are whole: which. What is
   written there is kept where the argument `keeps` is not None or False; `kept`: whether it is where none is passed.
 - `runs = [parameter, position]`: a function that is called with what follows it (or with the tuple in `gives` and the
@@ -191,7 +191,7 @@ class Row(NamedTuple):
     shuffled: tuple[str, int] | None = None  # the switch without which nothing is drawn
     loads: tuple[str, int] | None = None
     saves: tuple[str, int] | None = None
-    shared: tuple[str, int] | None = None
+    shared: tuple[tuple[str, int], ...] = ()
     mode: tuple[str, int] | None = None
     widened: dict[str, Any] = {}  # noqa: RUF012  (flag -> axes that it adds to the group)
     numbers: bool = False

@@ -2,9 +2,10 @@
 
 What it does
     Finds calls by which all ranks write their parts of one checkpoint (`dcp.save`, `engine.save_checkpoint`,
-    `accelerator.save_state`) into a folder whose name is made of what each process has for itself: its clock
-    (`datetime.now()`, `time.time()`), random bytes, its process number. The name is followed through variables,
-    attributes, results and parameters. Silent where a collective has given all ranks the name of one of them.
+    `accelerator.save_state`) into a folder whose name, or tag, is made of what each process has for itself: its rank,
+    its clock (`datetime.now()`, `time.time()`), random bytes, its process number, a number out of a tensor that no
+    collective has reduced (`loss.item()`). The name is followed through variables, attributes, results and parameters.
+    Silent where a collective has given all ranks the name of one of them.
 
 Why is this bad
     Processes that start a second apart write to different folders. Each has a part of the checkpoint, none can be
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.domains.spmd import UNIFORM
+from validator.domains.spmd import UNIFORM, only
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.origins import sources, stores_on_namespace
@@ -36,8 +37,8 @@ _NAMING = ("time.", "datetime.", "uuid.", "secrets.", "os.getpid", "os.urandom",
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     for call in queries.named(*_saving(queries)):
-        folder = None if is_aside(call.unit.path) else _folder(call)
-        own = _own_name(folder) if folder is not None else None
+        named = [] if is_aside(call.unit.path) else _names(call)
+        own = next((own for each in named if (own := _own_name(each)) is not None), None)
         if own is not None:
             yield RULE.finding(
                 call.unit.path,
@@ -54,14 +55,15 @@ def _saving(queries: Queries) -> list[str]:
     """The names of the calls that write one folder together."""
     models = queries.flow.models
     rows = (*models.calls.values(), *models.methods.values())
-    return sorted({row.name for row in rows if row.shared is not None})
+    return sorted({row.name for row in rows if row.shared})
 
 
-def _folder(call: Place) -> Place | None:
-    """The folder into which a call lets all ranks write."""
+def _names(call: Place) -> list[Place]:
+    """What names the folder into which a call lets all ranks write."""
     rows = [row for _, row in rows_of(call) if row is not None] or [each.row for each in call.operations]
-    shared = next((row.shared for row in rows if row.shared is not None), None)
-    return call.argument(*shared) if shared is not None else None
+    shared = next((row.shared for row in rows if row.shared), ())
+    given = (call.argument(*each) for each in shared)
+    return [each for each in given if each is not None]
 
 
 def _own_name(folder: Place) -> Place | None:
@@ -80,6 +82,10 @@ def _own_name(folder: Place) -> Place | None:
 
 
 def _is_own(place: Place) -> bool:
+    """Whether a value is each process's own: its rank, a number out of a tensor that nothing has reduced, or what a
+    library gives to each."""
+    if place.val.of("ordinal") or place.value.op == "call" and place.method == "item" and only(place.closed.v, "data"):
+        return True
     named = (f"{owner}.{row.name.rpartition('.')[2]}" for owner, row in rows_of(place) if row and row.result == "own")
     return any(name.startswith(_NAMING) for name in named)
 
@@ -137,14 +143,48 @@ class Trainer:
         dcp.save(state, checkpoint_id=f"{self.folder}/{step}"){mark}
 """
 
+_TAGS = """
+import deepspeed
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+def mean(loss):
+    dist.all_reduce(loss, op=dist.ReduceOp.AVG)
+    return loss.item()
+
+class Saver:
+    def __init__(self, root):
+        self.root, self.total = root, 0.0
+
+    def add(self, loss):
+        self.total += loss.detach()
+
+    def save(self, engine, step):
+        tag = f"step{step}-NAME"
+        engine.save_checkpoint(self.root, tag=tag){mark}
+
+def train(args, model, data):
+    engine, *_ = deepspeed.initialize(args=args, model=model)
+    saver = Saver(args.folder)
+    for step, batch in enumerate(DataLoader(data, sampler=DistributedSampler(data))):
+        loss = engine(batch)
+        engine.backward(loss)
+        engine.step()
+        saver.add(loss)
+        saver.save(engine, step)
+"""
+
 INCORRECT = (
     _RUN.replace("{name}", 'datetime.now().strftime("%Y%m%d-%H%M%S")').replace("{mark}", "  # error: MP509"),
     _TRAINER.replace("{name}", "{int(time.time())}").replace("{mark}", "  # error: MP509"),
+    _TAGS.replace("NAME", "loss{self.total.item():.3f}").replace("{mark}", "  # error: MP509"),
+    _TAGS.replace("NAME", "rank{dist.get_rank()}").replace("{mark}", "  # error: MP509"),
 )
 CORRECT = (
     # the name is an option; one rank has sent it; the time tells how long it took
     _RUN.replace("{name}", "args.name").replace("{mark}", ""),
     _TRAINER.replace("{name}", "{agreed(int(time.time()))}").replace("{mark}", ""),
+    _TAGS.replace("NAME", "loss{mean(self.total):.3f}").replace("{mark}", ""),
     """
 import time
 import deepspeed

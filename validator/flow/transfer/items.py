@@ -156,15 +156,20 @@ def _parts(at: Evaluation, owner: Val, position: int, count: int, star: int) -> 
     for o in owner.each:
         if fits and o[0] == "tuple" and len(o[1]) != count:
             continue  # it cannot be taken apart into so many
-        if o[0] == "tuple" and star < 0 and position < len(o[1]):
-            found.append(o[1][position])
+        if o[0] == "tuple" and position != star and (place := _from_star(position, count, star, len(o[1]))) < len(o[1]):
+            found.append(o[1][place])
         elif o[0] in ("tuple", "seq", "dict"):
             found.append(elements(owner))
-        elif o[0] == "param" and star < 0:
+        elif o[0] == "param" and (star < 0 or position < star):
             found.append(_of_passed(at, o[1], position))
         elif o[0] not in ("unordered", "str", *COUNTED):
             found.append(UNKNOWN if o[0] != "more" else ANYTHING)
     return found
+
+
+def _from_star(position: int, count: int, star: int, length: int) -> int:
+    """The place of a variable's part in a tuple: behind a starred one it is counted from the end."""
+    return position if star < 0 or position < star else max(length - (count - position), position - 1)
 
 
 def _of_passed(at: Evaluation, parameter: int, position: int) -> Val:
