@@ -48,33 +48,47 @@ def asks_for_rank(place: Place) -> bool:
 
 def reads_data(place: Place) -> bool:
     """Whether a condition asks for a number that is made, in the same function, of what tensors of this rank hold (a
-    sum, a count, an element), for elements of this rank's share of something, or for what a library gives to each
-    process. That something is there at all, or of which kind it is, mostly is the batch's or the job's; what a function
-    of the project likely gives to each, it may make alike."""
+    sum, a count, an element), for elements of this rank's share of something, or, in what it calls too, for what a
+    library gives to each process. That something is there at all, or of which kind it is, mostly is the batch's or the
+    job's; what a function of the project likely gives to each, it may make alike."""
     table = place.flow.models.tensors
     numbers = frozenset({*table["reducing"], *table["counting"], *table["testing"], "item", "tolist"})
-    seen: set[int] = set()
+    seen: set[Place] = set()
     stack = [place]
     while stack:
         each = stack.pop().root
-        if each.number in seen or each.operations:
+        if each in seen or each.operations:
             continue
-        seen.add(each.number)
+        seen.add(each)
         value = each.value
         if only(each.closed.n, "share"):
             return True
-        causes = only(each.closed.v, "data") if value.op == "call" else None
-        if causes:
-            given = (each.value_at(number).closed.v for number in value.args)
-            site = each.result.sites.get(each.number)
-            known = site is None or not site.targets or any(c.sure for c in causes)
-            if each.method in numbers or known and not any(only(v, "data", "param") for v in given):
-                return True  # a clock, a drawing, the files of a folder: it brings what differs itself
+        if value.op == "call" and only(each.closed.v, "data"):
+            if each.unit is place.unit and each.method in numbers or _brings_own(each):
+                return True
+            stack += _given_back(each)
         if value.op in _PARTS:
             stack += [each.value_at(number) for number in value.args if number >= 0]
             if value.op == "call" and (receiver := each.receiver) is not None:
                 stack.append(receiver)
     return False
+
+
+def _brings_own(call: Place) -> bool:
+    """Whether a call brings what differs itself: a clock, a drawing, the files of a folder."""
+    given = (call.value_at(number).closed.v for number in call.value.args)
+    site = call.result.sites.get(call.number)
+    known = site is None or not site.targets or any(c.sure for c in call.closed.v if c.kind == "data")
+    return known and not any(only(v, "data", "param") for v in given)
+
+
+def _given_back(call: Place) -> list[Place]:
+    """What the one function of the project that is called gives back: it may ask the clock."""
+    site = call.result.sites.get(call.number)
+    if site is None or len(site.targets) != 1 or site.others:
+        return []
+    unit = site.targets[0].unit
+    return [Place(call.flow, unit, number) for number in unit.code.returned]
 
 
 def is_drawn_alike(test: Place) -> bool:
