@@ -3,10 +3,10 @@
 What it does
     Reports a call of `model.module`, itself, by an attribute that keeps it or by a function that takes the wrapper off
     (`accelerator.unwrap_model(model)`), where DDP, or Accelerate, wraps `model` and the result is a part of what
-    `backward()` is called on, in the same function; of one of its methods where nothing in that comes from the
-    `forward` of a wrapped model. Silent under `no_grad`, behind `detach()`, where the function reduces something by
-    itself, and where a model only judges what another one has made, which learns from it (the generator's step of a
-    GAN), while it learns from forward passes of its own.
+    `backward()` is called on, through functions that compute the loss, too; of one of its methods where nothing in that
+    comes from the `forward` of a wrapped model. Silent under `no_grad`, behind `detach()`, where one of the functions
+    reduces something by itself, and where a model only judges what another one has made, which learns from it (the
+    generator's step of a GAN), while it learns from forward passes of its own.
 
 Why is this bad
     DDP prepares the reduction of gradients in its own `forward`. Past that, each rank keeps gradients of its own, and
@@ -21,59 +21,72 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.domains.placement import WRAPPING, may
-from validator.finding import Finding
+from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.origins import passed_from, sources
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.ranks.random_draws import rows_of
+from validator.flow.queries.training.gradients import handed_losses, losses, trained_through
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP560", "forward-past-ddp", "warning", "1.0", tokens=("backward",), solves=True)
 
-_COMPUTING = frozenset({"backward", "manual_backward"})
-
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    for unit in queries.mentioning(*_COMPUTING):
-        reduces = any("reduce" in call.method for call in queries.calls_in(unit))
-        forwards = [] if is_aside(unit.path) or reduces else list(_forwards(queries, unit))
-        trained = _trained(queries, unit) if forwards else frozenset()
-        past = {call.number for call, _, _ in forwards}
-        for call, model, is_whole in forwards:
-            if call.number not in trained or _judges(queries, call, model):
-                continue
-            if is_whole or not any(_is_forward(call.value_at(number)) for number in trained - past):
-                yield RULE.finding(
-                    unit.path,
-                    call.at,
-                    f"`{call.operand(0).text}` in `{unit.qualname}` is what {_wrapper(model)}: the gradients of this"
-                    " forward pass are not reduced",
-                    help=f"call `{model.text}` itself",
-                    context=f"{unit.qualname}:{call.operand(0).text}",
-                )
+    told: set[Place] = set()
+    for backward, loss in (*losses(queries), *handed_losses(queries)):
+        trained = [] if is_aside(backward.unit.path) else list(trained_through(queries, loss))
+        past = {call: found for call in trained if (found := _past(call)) is not None}
+        units = {backward.unit, *(call.unit for call in past)} if past else set()
+        if any("reduce" in call.method for unit in units for call in queries.calls_in(unit)):
+            continue
+        through_wrapper = any(_is_forward(call) for call in trained if call not in past)
+        rows: dict[tuple[Unit, str], list[tuple[Place, Place]]] = {}
+        for call, (model, is_whole) in past.items():
+            if call not in told and not _judges(queries, call, model) and (is_whole or not through_wrapper):
+                told.add(call)
+                rows.setdefault((call.unit, model.text), []).append((call, model))
+        for several in rows.values():
+            yield _report(sorted(several, key=lambda row: row[0].at), backward)
+
+
+def _report(rows: list[tuple[Place, Place]], backward: Place) -> Finding:
+    """What is said of the calls of a function that go round the wrapper of one model."""
+    (call, model), *others = rows
+    return RULE.finding(
+        call.unit.path,
+        call.at,
+        f"`{call.operand(0).text}`{call.where} is what {_wrapper(model)}: the gradients of this forward pass are not"
+        " reduced",
+        help=f"call `{model.text}` itself",
+        related=[
+            Related(backward.unit.path, backward.at[0], "they are computed here"),
+            *(
+                Related(each.unit.path, each.at[0], f"`{each.operand(0).text}` goes round it, too")
+                for each, _ in others
+            ),
+        ],
+        context=f"{call.unit.qualname}:{call.operand(0).text}",
+    )
 
 
 def _wrapper(model: Place) -> str:
     return "DDP wraps" if may(model.closed.state, "ddp") else "Accelerate wraps in DDP, if it is launched so"
 
 
-def _forwards(queries: Queries, unit: Unit) -> Iterator[tuple[Place, Place, bool]]:
-    """The calls of modules that DDP wraps and of their methods, with the wrapped model, and whether the module itself
-    is called: a method may be handed what the model has computed."""
-    for call in queries.calls_in(unit):
-        callee = call.operand(0).root
-        model = _around(callee)
-        is_whole = model is not None
-        if model is None and callee.value.op == "attr" and len(call.value.args) > 1:
-            model = _around(callee.operand(0))
-        if model is None:
-            continue
-        managers = (call.value_at(number).text for number in unit.managers(call.number))
-        if not any("no_grad" in each or "inference" in each for each in managers):
-            yield call, model, is_whole
+def _past(call: Place) -> tuple[Place, bool] | None:
+    """The wrapped model whose module, or one of its methods, a call runs, and whether it is the module itself: a method
+    may be handed what the model has computed."""
+    callee = call.operand(0).root
+    model = _around(callee)
+    if model is not None:
+        return model, True
+    if callee.value.op == "attr" and len(call.value.args) > 1:
+        model = _around(callee.operand(0))
+    return (model, False) if model is not None else None
 
 
 def _around(inner: Place) -> Place | None:
@@ -108,21 +121,7 @@ def _wrapped(place: Place) -> Place | None:
 
 def _is_forward(place: Place) -> bool:
     """Whether a value is what a wrapped model has computed in its own `forward`."""
-    return place.value.op == "call" and may(place.operand(0).closed.state, *WRAPPING, "prepared")
-
-
-def _trained(queries: Queries, unit: Unit) -> frozenset[int]:
-    """The values of which something is made that `backward` is called on."""
-    found: set[int] = set()
-    for call in queries.calls_in(unit):
-        losses = [call.receiver, call.argument("loss", 0)] if call.method in _COMPUTING else []
-        queue = [loss for loss in losses if loss is not None]
-        for place in queue:
-            if place.number not in found and not (place.value.op == "call" and place.method == "detach"):
-                found.add(place.number)
-                args = place.value.args[:1] if place.value.op == "mut" else place.value.args
-                queue += [place.value_at(number) for number in args if number >= 0]
-    return frozenset(found)
+    return may(place.operand(0).closed.state, *WRAPPING, "prepared")
 
 
 def _judges(queries: Queries, call: Place, model: Place) -> bool:
@@ -236,6 +235,34 @@ def main(network, optimizer, batches, ddp):
     agent = Agent(network, optimizer)
     for batch in batches:
         agent.update(batch)
+""",
+    # an object of its own computes the loss, by the parts of what is wrapped
+    """
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+class Net(torch.nn.Module):
+    def encode(self, images):
+        return images * 2
+
+    def forward(self, images):
+        return self.encode(images)
+
+class Loss:
+    def __call__(self, student, images, labels):
+        net = student.module
+        encoded = net.encode(images)  # error: MP560
+        return torch.nn.functional.mse_loss(encoded, labels)
+
+def main(loader):
+    student = DDP(Net())
+    optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
+    criterion = Loss()
+    for images, labels in loader:
+        loss = criterion(student, images, labels)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
 """,
     _UNWRAPPED.replace("{loss}", "bare(self.model).loss(images, wanted).mean()  # error: MP560"),
     _UNWRAPPED.replace("{loss}", "self.model.module.loss(images) - wanted  # error: MP560"),
