@@ -52,7 +52,7 @@ def _passed(at: Evaluation, callee: Val) -> Val:
 def _forward(call: Call, callee: Val) -> tuple[str, bool]:
     """`forward` where a call runs a wrapped model, and ranks wait for each other there; empty elsewhere. Whether that
     is so only of the first of several calls."""
-    if not may(callee.state, *WRAPPING, "zero3"):
+    if not may(callee.state, *WRAPPING, "zero3") or _is_of_tensor(call):
         return "", False
     receiver, at = call.receiver, call.at
     state = (at.flow.close(receiver, at.unit) if is_symbolic(receiver.state) else receiver).state
@@ -64,6 +64,13 @@ def _forward(call: Call, callee: Val) -> tuple[str, bool]:
     # without gradients the first pass behind one of training brings the buffers, those that follow it do not
     brings = runs and certainly(callee.state, "ddp") and not callee.of("bound")
     return ("forward", True) if brings and broadcasts_buffers(at.flow, callee) else ("", False)
+
+
+def _is_of_tensor(call: Call) -> bool:
+    """Whether a method is one of tensors: it works on a parameter of a model."""
+    tables = call.at.models.tensors
+    known = any(call.name in tables[key] for key in ("keep", "shaped", "reducing", "reading", "moves"))
+    return known or call.name.endswith("_") and not call.name.endswith("__")
 
 
 def _meets_in_forward(at: Evaluation, number: int, model: Val) -> bool:
