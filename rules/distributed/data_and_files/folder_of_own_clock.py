@@ -93,7 +93,10 @@ def _is_own(place: Place) -> bool:
 def _before(place: Place) -> Iterator[Place]:
     """The values of which one is made, one step before."""
     value = place.value
-    yield from map(place.value_at, (n for n in (value.args[:1] if value.op == "mut" else value.args) if n >= 0))
+    parts = value.args[:1] if value.op == "mut" else value.args
+    if value.op == "attr" and not any(user.value.op == "call" and user.operand(0) == place for user in place.users):
+        parts = ()  # what else an object holds says nothing of an attribute
+    yield from map(place.value_at, (n for n in parts if n >= 0))
     if value.op in ("attr", "param", "free", "name", "call"):
         yield from sources(place) or ()
     if value.op == "attr":

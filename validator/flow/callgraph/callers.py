@@ -126,6 +126,8 @@ class Callers:
         if unit.name.startswith("__") and unit.cls is not None:  # `super().__init__()`
             below = (c.methods[unit.name] for c in unit.cls.descendants() if unit.name in c.methods)
             callers += self.flow.units(below)
+        if unit.cls is not None and unit.name in CALLED:  # `self.block(x)`
+            callers += [caller for caller, _ in self.objects.calls(unit.cls)]
         if unit.outer is not None and unit.code.kind == "lambda":
             callers.append(unit.outer)
         if unit.outer is not None and _is_given_back(unit.outer, unit):

@@ -161,11 +161,27 @@ def _fetch(call: Call, o: Obj, arguments: Arguments) -> Val:
 def _parameter(call: Call, o: Obj, arguments: Arguments) -> Val:
     """What the functions do and give that callers pass: other callers may pass something else."""
     passed: Val = call.at.flow.get("argument", call.at.unit, o[1])
+    if _is_one(call.at, passed):
+        return join(call.apply(each, arguments) for each in passed.each)
     call.certain = False
     found = [external(call, each[1], arguments) for each in passed.each if each[0] == "ext"]
     given = [_given_by(call, each, passed, arguments) for each in passed.each]
     call.told = call.told and bool(given) and None not in given
     return join([*(each for each in given if each is not None), *found])
+
+
+def _is_one(at: Evaluation, passed: Val) -> bool:
+    """Whether all callers pass what runs one and the same function when it is called: it runs here, then."""
+    ran = [_run_by(at, o)[0] for o in _held(passed)]
+    return bool(ran) and None not in ran and len(set(ran)) == 1
+
+
+def _held(passed: Val) -> list[Obj]:
+    """The objects that are called where some are passed: of a wrapper what it wraps."""
+    keeping = passed.of("keeping")
+    inside = [each for o in keeping for each in picked(o[1], "module").each]
+    around = {"keeping", "made"} if inside else {"keeping"}  # the wrapper itself, beside what it is known to keep
+    return [*inside, *(o for o in passed.each if o[0] not in around)]
 
 
 def _given_by(call: Call, o: Obj, passed: Val, arguments: Arguments) -> Val | None:
@@ -208,8 +224,9 @@ def _group_method(call: Call, o: Obj, arguments: Arguments) -> Val:
 
 
 def _sequence(call: Call, o: Obj, arguments: Arguments) -> Val:
-    """Of modules: no list can be called."""
-    return join(call.apply(each, arguments) for each in o[1].each)
+    """Of modules: no list can be called. Only the first gets what is passed, the others what the one before gave."""
+    given = [(name, join([value, UNKNOWN])) for name, value in arguments]
+    return join(call.apply(each, given) for each in o[1].each)
 
 
 def _nothing(call: Call, o: Obj, arguments: Arguments) -> Val:

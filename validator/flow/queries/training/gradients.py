@@ -55,8 +55,20 @@ def trained_through(queries: Queries, loss: Place) -> Iterator[Place]:
 
 
 def _is_cut(call: Place) -> bool:
-    """Whether no gradient goes into what a call was given."""
-    return is_managed_off(call) or call.method in call.flow.models.tensors["cutting"]
+    """Whether no gradient goes into what a call was given, or the call is made in evaluation alone."""
+    return is_managed_off(call) or call.method in call.flow.models.tensors["cutting"] or is_in_evaluation(call)
+
+
+def is_in_evaluation(place: Place) -> bool:
+    """Whether a value is only computed where a test finds that a module is not in training (`if not self.training`)."""
+    code = place.unit.code
+    for branch, way in place.unit.control.settled(place.value.block):
+        test, holds = code.values[place.unit.root(code.blocks[branch].end[1])], code.blocks[branch].end[2] == way
+        while test.op == "unary" and test.data == "Not":
+            test, holds = code.values[place.unit.root(test.args[0])], not holds
+        if test.op == "attr" and test.data == "training" and not holds:
+            return True
+    return False
 
 
 def without_gradients(queries: Queries, call: Place) -> bool:
