@@ -4,13 +4,14 @@ What it does
     Pairs `torch.save` of a model's `state_dict()` with `load_state_dict(torch.load(…))`, by the class of the model, the
     path of the file (a text, the names of which it is made, an attribute, a parameter) and the key in what is saved.
     Reported where every such model is inside `DistributedDataParallel`, `DataParallel` or `torch.compile` on one side,
-    and surely not on the other. Silent with `strict=False`, where anything else gets the state between, where an error
-    is caught, and where the same file is also saved in the form that is loaded.
+    and surely not on the other; with `strict=False` of another class, too, where the file has the same name. Silent
+    where anything else gets the state between, where an error is caught, and where the same file is also saved in the
+    form that is loaded.
 
 Why is this bad
     The names of a wrapped model's parameters begin with `module.` (`_orig_mod.` behind `torch.compile`).
     `load_state_dict` raises on names that it does not know: the checkpoint of a long run cannot be loaded by the
-    program that is to use it.
+    program that is to use it. With `strict=False` it loads nothing, and training starts from random weights.
 
 References
     https://docs.pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html
@@ -43,9 +44,12 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def _is_of(save: State, load: State) -> bool:
-    """Whether what is loaded is what was saved."""
-    alike = (save.key, save.path) == (load.key, load.path) and not save.classes.isdisjoint(load.classes)
-    return alike and not any(map(_changes_names, load.classes))
+    """Whether what is loaded is what was saved: of another class, where names that do not fit are left out, if the file
+    is the same by its text."""
+    other = not load.strict and isinstance(load.path, tuple) and load.path[0] == "text" and bool(save.classes)
+    alike = (save.key, save.path) == (load.key, load.path)
+    of_class = not save.classes.isdisjoint(load.classes) or other and bool(load.classes)
+    return alike and of_class and not any(map(_changes_names, load.classes))
 
 
 def _changes_names(cls: ClassDef) -> bool:
@@ -56,11 +60,13 @@ def _changes_names(cls: ClassDef) -> bool:
 
 
 def _finding(load: State, save: State) -> Finding:
+    silent = "" if load.strict else "; with `strict=False` none is loaded, and nothing is said"
     told = f"begin with `{save.prefix}`" if save.prefix else f"lack the `{load.prefix}` that it expects"
     return RULE.finding(
         load.call.unit.path,
         load.call.at,
-        f"`{load.model.text}.load_state_dict`{load.call.where} gets the state of `{save.model.text}`: its names {told}",
+        f"`{load.model.text}.load_state_dict`{load.call.where} gets the state of `{save.model.text}`: its names"
+        f" {told}{silent}",
         help="save the inner model (`model.module.state_dict()`), or strip the prefix where it is loaded",
         related=[Related(save.call.unit.path, save.call.at[0], "saved here")],
         context=f"{load.call.unit.qualname}:{load.model.text}",
@@ -134,8 +140,53 @@ def resume(path):
     model.load_state_dict(torch.load(path)){mark}
 """
 
+_ENCODER = """
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+class Coder(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(8, 8), nn.Linear(8, 8)
+
+class Classifier(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.head = nn.Linear(8, 8), nn.Linear(8, 2)
+
+def pretrain():
+    model = DDP(Coder())
+    torch.save({model}.state_dict(), "pretrained.pt")
+
+def take(net, path):
+    net.load_state_dict(torch.load(path, map_location="cpu"), strict=False){mark}
+    return net
+
+def tune():
+    return take(Classifier(), "pretrained.pt")
+"""
+_KEPT = """
+def keep(net, path):
+    if dist.get_rank() == 0:
+        torch.save(net.state_dict(), path)
+
+def more(folder):
+    model = DDP(Coder())
+    keep(model.module, "last.pt")
+    keep({model}, "pretrained.pt")
+
+def tune():"""
+
 INCORRECT = [
     _program(_LOAD + _MARK),
+    _program('model.load_state_dict(checkpoint["model"], strict=False)' + _MARK),
+    _ENCODER.format(model="model", mark=_MARK),
+    # a function saves several: each caller tells which
+    _ENCODER.replace("\ndef tune():", _KEPT)
+    .replace('torch.save({model}.state_dict(), "pretrained.pt")', "pass")
+    .replace("import torch\n", "import torch\nimport torch.distributed as dist\n", 1)
+    .format(model="model", mark=_MARK),
     _program(_LOAD + _MARK, wrapped="torch.compile(Net())"),
     _program(_LOAD + _MARK, wrapped="nn.DataParallel(Net())"),
     _PLAIN.format(model="model.module", mark=_MARK),
@@ -143,7 +194,8 @@ INCORRECT = [
 
 CORRECT = [
     _program(_LOAD, state="self.model.module.state_dict()"),
-    _program('model.load_state_dict(checkpoint["model"], strict=False)'),
+    # a part of another model, without the prefix
+    _ENCODER.format(model="model.module", mark=""),
     _program('model.load_state_dict({k.removeprefix("module."): v for k, v in checkpoint["model"].items()})'),
     _program(
         'state = checkpoint["model"]\n'

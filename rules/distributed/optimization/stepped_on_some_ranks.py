@@ -204,7 +204,49 @@ INCORRECT += [
     _AVERAGE.replace("{asked}", "average(batch)").replace("{mark}", "  # error: MP561"),
 ]
 
+_KEPT = """
+import copy
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+class Average:
+    def __init__(self, module):
+        self.module, self.updates = copy.deepcopy(module), 0
+
+    @torch.no_grad()
+    def update(self, source):
+        self.updates += 1
+        for mine, theirs in zip(self.module.parameters(), source.parameters()):
+            mine.lerp_(theirs, 0.01)
+
+class Trainer:
+    def __init__(self, module, optimizer):
+        self.main = dist.get_rank() == 0
+        self.model, self.optimizer = DDP(module), optimizer
+        self.average = Average(module)
+
+    def train(self, loader):
+        for images, labels in loader:
+            F.cross_entropy(self.model(images), labels).backward()
+            self.optimizer.step()
+            if self.main:
+                self.average.update(self.model.module){mark}
+
+    def score(self, loader):
+        found = torch.zeros(1)
+        for images, labels in loader:
+            found += ({asked}(images) == labels).sum()
+        dist.all_reduce(found)
+        return found
+"""
+INCORRECT += [
+    _KEPT.replace("{asked}", "self.average.module").replace("{mark}", "  # error: MP561"),
+]
+
 CORRECT = [
+    _KEPT.replace("{asked}", "self.model").replace("{mark}", ""),
     _REPLICAS.replace("{before}", "").replace("{mark}", "").replace("{after}", _SEND),
     _AVERAGE.replace("{asked}", "batch").replace("{mark}", ""),
     _TRAINING.replace(

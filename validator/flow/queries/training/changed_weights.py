@@ -32,7 +32,9 @@ class ChangedWeights:
             yield call.receiver
             return
         yield from self._owners(call, self._tensors(call))
-        given = frozenset().union(*(_alternatives(call.value_at(number)) for number in call.value.args))
+        arguments = [call.value_at(number) for number in call.value.args]
+        arguments += [call.receiver] if call.receiver is not None else []
+        given = frozenset().union(*map(_alternatives, arguments))
         for target in self.queries.targets(call):
             for model in self._owners(call, self._of(target)):
                 if model.root.number in given:
@@ -88,8 +90,9 @@ class ChangedWeights:
             only(call.under, "rank", "member") == NONE
             for read in self.queries.attributes(root.value.data)
             if read.unit.cls is change.unit.cls and read.unit is not change.unit
-            for call in read.users
-            if call.value.op == "call" and self._uses(call, {read.number})
+            for part in _parts(read)
+            for call in part.users
+            if call.value.op == "call" and self._uses(call, {part.number})
         )
 
     def _uses(self, call: Place, held: AbstractSet[int]) -> bool:
@@ -129,6 +132,14 @@ class ChangedWeights:
             known = any(self._uses(call, held) for call in self.queries.calls_in(unit))
             self._running[unit, position] = known
         return known
+
+
+def _parts(value: Place) -> list[Place]:
+    """A value, and what is asked of it by attributes: the model that an object keeps."""
+    found = [value]
+    for each in found:
+        found += [user for user in each.users if user.value.op == "attr"]
+    return found
 
 
 def _alternatives(value: Place) -> frozenset[int]:

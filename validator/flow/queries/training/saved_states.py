@@ -8,7 +8,7 @@ from typing import NamedTuple
 from validator.definitions import ClassDef
 from validator.domains.placement import certainly, steps_of
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.origins import calls_behind, sources
+from validator.flow.queries.origins import calls_behind, passed_from, sources
 from validator.flow.values import picked
 
 DDP = "module."
@@ -28,6 +28,7 @@ class State(NamedTuple):
     key: str
     path: Hashable
     prefix: str
+    strict: bool = True  # whether names that do not fit raise
 
     @property
     def classes(self) -> frozenset[ClassDef]:
@@ -41,14 +42,37 @@ def saved(queries: Queries) -> Iterator[State]:
     """What is saved of models of which it is known how they are wrapped."""
     for call in queries.calls("torch.save"):
         given, file = call.argument("obj", 0), call.argument("f", 1)
-        path = path_of(file) if file is not None else None
-        for key, state in _states(given) if given is not None and path is not None else ():
+        for key, state in _states(given) if given is not None and file is not None else ():
             made = calls_behind(state, lambda each: each.method == "state_dict" and each.receiver is not None) or []
             models = [each.receiver for each in made if len(each.value.args) == 1 and each.receiver is not None]
-            prefixes = {prefix_of(model) for model in models}
-            prefix = prefixes.pop() if len(prefixes) == 1 and len(models) == len(made) else None
-            if prefix is not None:
-                yield State(call, models[0], key, path, prefix)
+            if len(models) == len(made) == 1 and file is not None:
+                yield from (State(call, *row) for row in _seen_by_callers(queries, models[0], key, file))
+            elif len(models) == len(made) and file is not None:
+                prefixes, path = {prefix_of(model) for model in models}, path_of(file)
+                prefix = prefixes.pop() if len(prefixes) == 1 else None
+                if prefix is not None and path is not None:
+                    yield State(call, models[0], key, path, prefix)
+
+
+def _seen_by_callers(
+    queries: Queries, model: Place, key: str, file: Place
+) -> Iterator[tuple[Place, str, Hashable, str]]:
+    """A model, the key of its state, its file and the prefix of its names: of what a function is passed, for each call
+    of it what that call passes."""
+    queue, seen = [(model, file)], {(model, file)}
+    for row in queue:
+        inner = [each for each in row if each.root.value.op == "param"]
+        calls = queries.calls_of(inner[0].unit) if inner else []
+        if calls and all(each.unit is inner[0].unit for each in row):
+            passed = [(passed_from(call, row[0]), passed_from(call, row[1])) for call in calls]
+            fresh = [each for each in passed if each not in seen and each != row]
+            seen.update(fresh)
+            queue += fresh
+            if passed != [row]:
+                continue
+        prefix, path = prefix_of(row[0]), path_of(row[1])
+        if prefix is not None and path is not None:
+            yield row[0], key, path, prefix
 
 
 def loaded(queries: Queries) -> Iterator[State]:
@@ -56,17 +80,21 @@ def loaded(queries: Queries) -> Iterator[State]:
     for call in queries.named("load_state_dict"):
         state, model = call.argument("state_dict", 0), call.receiver
         strict = call.argument("strict", 1)
-        strictly = strict is None or strict.closed.is_const(True)
-        prefix = prefix_of(model) if model is not None else None
-        if state is None or model is None or prefix is None or not strictly or call.is_tried:
+        strictly = True if strict is None else strict.closed.constant()
+        if state is None or model is None or not isinstance(strictly, bool) or call.is_tried:
             continue
         key, whole = _taken_from(state)
         made = calls_behind(whole, lambda each: any(o[:2] == ("ext", "torch.load") for o in each.operand(0).val.each))
         files = [each.argument("f", 0) for each in made or ()]
+        if not _is_left_alone(state) or not _is_left_alone(whole):
+            continue
+        if len(files) == 1 and files[0] is not None:
+            yield from (State(call, *row, strictly) for row in _seen_by_callers(queries, model, key, files[0]))
+            continue
         paths = {path_of(file) if file is not None else None for file in files}
-        path = paths.pop() if len(paths) == 1 else None
-        if path is not None and _is_left_alone(state) and _is_left_alone(whole):
-            yield State(call, model, key, path, prefix)
+        path, prefix = paths.pop() if len(paths) == 1 else None, prefix_of(model)
+        if path is not None and prefix is not None:
+            yield State(call, model, key, path, prefix, strictly)
 
 
 def _states(given: Place) -> Iterator[tuple[str, Place]]:
