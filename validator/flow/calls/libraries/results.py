@@ -78,7 +78,9 @@ def result_of(call: Call, row: Row, arguments: Arguments, receiver: Val, group: 
     """What a call gives. `group`: the one on which it works; `receiver`: BOTTOM where a function is called."""
     word = row.result
     if row.layout:
-        return tensors.made(row, arguments, receiver, call.at.models, call.at.flow.default_dtype)
+        made = tensors.made(row, arguments, receiver, call.at.models, call.at.flow.default_dtype)
+        drawn = combined(drawn_as(call, row, arguments), made.v) if word == "drawn" else made.v
+        return Val(made.objs, drawn, made.n, made.p, made.state)
     it = _Described(call, row, arguments, receiver, group)
     if isinstance(word, tuple | list):
         return _several_things(it)
