@@ -3,11 +3,12 @@
 What it does
     Compares what the flow knows of each function before and after a change: over which group a collective of a tensor
     works, by which number of ranks a value is multiplied or divided, whether it is divided by a number that a
-    collective gave all ranks, whether a rank's place in its group is a quotient
-    or a remainder, whether what is drawn at random is the same on all ranks (a shared seed, a collective) or a rank's
-    own, and along which axes ranks have files of their own. Reports where one of these is another now, or
-    gone, while the function stayed as it was else. Silent where the change does the same elsewhere, and in functions
-    that gain a collective.
+    collective gave all ranks, whether a rank's place in its group is a quotient or a remainder, whether a variable that
+    a collective made the same on all ranks is still made so, or one holds texts in an order that all processes share
+    (that of a set differs), whether what is drawn at random is the same on all ranks (a shared seed, a collective) or a
+    rank's own, and along which axes ranks have files of their own. Reports where one of these is another now, or gone,
+    while the function stayed as it was else. Silent where the change does the same elsewhere, and in functions that
+    gain a collective.
 
 Why is this bad
     A norm that is summed over the wrong ranks, gradients that are divided twice, checkpoints of which several ranks
@@ -184,6 +185,73 @@ import torch.distributed as dist
 def shard(config):
     index = dist.get_rank() // config.num_replicate  # error: MP913
     return f"{index} of {config.num_shard}"
+""",
+    # one of several that were gathered together; the order of a set of texts
+    """# before: test.py
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def gather(tensors):
+    found = []
+    for tensor in tensors:
+        parts = [torch.ones_like(tensor) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, tensor)
+        found.append(torch.cat(parts))
+    return found
+
+
+def main(model, data, meter):
+    for clips, labels, numbers in DataLoader(data, sampler=DistributedSampler(data)):
+        preds = model(clips)
+        preds, labels, numbers = gather([preds, labels, numbers])
+        meter.update(preds.cpu(), labels.cpu(), numbers.cpu())
+# file: test.py
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def gather(tensors):
+    found = []
+    for tensor in tensors:
+        parts = [torch.ones_like(tensor) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, tensor)
+        found.append(torch.cat(parts))
+    return found
+
+
+def main(model, data, meter):
+    for clips, labels, numbers in DataLoader(data, sampler=DistributedSampler(data)):  # error: MP913
+        preds = model(clips)
+        preds, labels = gather([preds, labels])
+        meter.update(preds.cpu(), labels.cpu(), numbers.cpu())
+""",
+    """# before: loaders.py
+import torch.distributed as dist
+
+
+def kind_of(file):
+    return "video" if file.endswith(".mp4") else "image"
+
+
+def loaders(files, make):
+    kinds = sorted({kind_of(file) for file in files})
+    dist.barrier()
+    return [make(kind) for kind in kinds]
+# file: loaders.py
+import torch.distributed as dist
+
+
+def kind_of(file):
+    return "video" if file.endswith(".mp4") else "image"
+
+
+def loaders(files, make):
+    kinds = list({kind_of(file) for file in files})  # error: MP913
+    dist.barrier()
+    return [make(kind) for kind in kinds]
 """,
     # which element is taken, without a variable for the place; the seed of an order, in a call and before it
     """# before: parts.py

@@ -33,6 +33,7 @@ from validator.project import Project
 
 _ALIKE = "alike"
 _FEW = 3  # edits of a function, beyond which it does something else now
+_ORDERED = frozenset({"sorted", "list", "tuple"})
 _SCALING = {"Div": "divided", "FloorDiv": "divided", "Mult": "multiplied"}
 _LOST = frozenset({"collective", "scale"})  # kinds of facts of which it matters, too, that nothing is said any more
 _FROM_ELSEWHERE = frozenset({"param", "attr", "free", "item", "unpack", "name"})  # who gave it may have made it alike
@@ -91,7 +92,7 @@ class RankFacts:
         for key, facts in before.items():
             others: Sequence[Fact | None] = after.get(key, [])
             if len(facts) == 1 and not others:
-                others = [None]
+                others = [_left_own(self.change.after, pair.new, facts[0])]
             if len(facts) != len(others) or not all(fact.named for fact in facts):
                 continue
             for fact, other in zip(facts, others, strict=True):
@@ -132,7 +133,7 @@ class RankFacts:
             if isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op).__name__ in (*_SCALING, *_POSITIONS):
                 return True
             name = last_name(node.func) if isinstance(node, ast.Call) else ""
-            if name in _of_libraries() or name in _seeding() or name in self.change.before.methods:
+            if name in _of_libraries() or name in _seeding() or name in _ORDERED or name in self.change.before.methods:
                 return True
         return False
 
@@ -195,13 +196,14 @@ def _facts(side: Side, unit: Unit, within: list[Statement] | None = None) -> Ite
         if value.op == "call":
             yield from _of_call(place)
             yield from _of_agreement(place, names)
+            yield from _of_order(place, names)
             yield from _of_seeds(place)
             yield from _of_generators(place, names)
         elif value.op == "binary":
             yield from _of_scale(place, names) if value.data in _SCALING else ()
             yield from _of_position(place, names) if value.data in _POSITIONS else ()
             yield from _of_divisor(place, names) if _SCALING.get(value.data) == "divided" else ()
-        elif value.op == "item" and number in names and UNIFORM in place.val.v:
+        elif value.op in ("item", "unpack") and number in names and UNIFORM in place.val.v:
             text = f"all ranks had the same value of `{names[number]}`"
             yield Fact("agreement", names[number], _ALIKE, text, place)
 
@@ -248,6 +250,28 @@ def _of_agreement(place: Place, names: dict[int, str]) -> Iterator[Fact]:
     elif varying(causes) and (draws(place) or any(map(_is_asked_of_process, place.sources))):
         word = "draws" if draws(place) else "has"
         yield Fact("agreement", thing, "own", f"each rank {word} its own {kind} of `{thing}`", place)
+
+
+def _left_own(side: Side, unit: Unit, fact: Fact) -> Fact | None:
+    """What is said of a variable that a collective no longer makes alike, where each rank surely has its own."""
+    numbers = unit.code.definitions.get(str(fact.about), ()) if fact.kind == "agreement" else ()
+    places = (Place(side.flow, unit, number) for number in numbers)
+    own = [place for place in places if place.users and varying(place.closed.v)]
+    if not own:
+        return None
+    return Fact("agreement", fact.about, "own", f"each rank has its own `{fact.about}`", own[-1])
+
+
+def _of_order(place: Place, names: dict[int, str]) -> Iterator[Fact]:
+    """Whether a variable holds things in an order that is the same in each process: that of a set of texts is not."""
+    name = names.get(place.number)
+    if name is None or place.method not in _ORDERED:
+        return
+    if any(o[1] == "set" for o in place.val.of("unordered")):
+        text = f"each process has an order of its own of `{name}`, that of a set,"
+        yield Fact("order", name, "own", text, place)
+    elif not place.val.of("unordered"):
+        yield Fact("order", name, _ALIKE, f"`{name}` was in the same order on all ranks", place)
 
 
 def _named(place: Place, names: dict[int, str]) -> str:

@@ -116,7 +116,10 @@ class Effects:
     def _severity(self, lost: Lost, edits: list[Edit]) -> Severity | None:
         """What a loss is worth: of a call its name tells what went, of a condition all that it asks."""
         node, unit = lost.statement.node, lost.pair.new
-        own = [edit for edit in edits if any(_is_of(lost, each) for each in edit if each is not None)]
+        along = _moved(edits) if lost.kind == "exit" else frozenset()
+        own = [
+            edit for edit in edits if any(_is_of(lost, each) or each.text in along for each in edit if each is not None)
+        ]
         words = frozenset[str]().union(*(words_of(part, unit) for part in heads(node)))
         telling = words if lost.kind in ("guard", "check", "store") else frozenset({lost.name})
         came = (part for each in own if each.new is not None for part in heads(each.new.node))
@@ -429,6 +432,12 @@ class Effects:
                     found.add(name)
                     queue.append(name)
         return frozenset(found)
+
+
+def _moved(edits: list[Edit]) -> frozenset[str]:
+    """The statements that went in one place and came in another one of the same function."""
+    gone, came = ({each.text for edit in edits if (each := edit[side]) is not None} for side in (0, 1))
+    return frozenset(gone & came)
 
 
 def _is_of(lost: Lost, statement: Statement) -> bool:
