@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from validator.domains.axes import WHOLE
-from validator.domains.placement import DTENSOR, SHARDING, UNPLACED, after, certainly, mostly, over
+from validator.domains.placement import DTENSOR, SHARDING, UNPLACED, after, certainly, is_symbolic, mostly, over
 from validator.domains.spmd import data, held, rank
 from validator.flow.calls.arguments import SPREADS, Arguments, argument, place_of
 from validator.flow.calls.groups import axes_in, differing, group_on, made_equal
@@ -27,7 +27,7 @@ def by_row(call: Call, row: Row, arguments: Arguments, receiver: Val, sure: bool
     """What a call that the tables describe does and gives."""
     group = group_on(row, arguments)
     if row.is_collective and _applies(row, arguments):
-        spread = row.spread is None or _is_spread(row.spread, arguments)
+        spread = row.spread is None or _is_spread(call.at, row.spread, arguments)
         certain = sure and call.certain and spread and not row.likely
         note(call.at, call.number, Site((), (Operation(row.name, group, certain, row),)))
     _change_arguments(call, row, arguments, group)
@@ -107,9 +107,12 @@ def _then(at: Evaluation, number: int, place: int, change: Callable[[Val], Val])
     at.after[number, place] = change
 
 
-def _is_spread(which: tuple[str, int], arguments: Arguments) -> bool:
-    """Whether an argument is spread over ranks."""
+def _is_spread(at: Evaluation, which: tuple[str, int], arguments: Arguments) -> bool:
+    """Whether an argument is spread over ranks; of a parameter what callers pass, where all of that is."""
     given = argument(which, arguments)
+    if given is not None and is_symbolic(given.state):
+        passed = at.flow.close(given, at.unit)
+        return certainly(passed.state, *SHARDING, *DTENSOR) or mostly(given.state, *SHARDING, *DTENSOR)
     return given is not None and mostly(given.state, *SHARDING, *DTENSOR)
 
 
