@@ -241,11 +241,13 @@ class Divergences:
     def _assumed(self, unit: Unit) -> Target:
         """What is assumed of parameters that no known call fills: names say what is likely, never what is certain."""
         bindings = []
-        for position, _ in enumerate(unit.code.params):
+        parameters = self.flow.parameters
+        for position, (name, _) in enumerate(unit.code.params):
             if position == 0 and unit.has_receiver:
                 continue
             passed: Val = self.flow.solver.settled(("argument", unit, position))
-            value = self.flow.parameters.assumed(unit, position) if passed is BOTTOM or passed is UNKNOWN else Val()
+            told = passed is BOTTOM or passed is UNKNOWN or parameters.is_batch(unit, name)
+            value = parameters.assumed(unit, position) if told else Val()
             bindings.append((position, value))
         return Target(unit, tuple(bindings))
 

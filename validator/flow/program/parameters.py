@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from validator.domains.spmd import unsure
+from validator.domains.spmd import data, unsure
 from validator.flow.annotations import declared
 from validator.flow.callgraph.sections import of_program
 from validator.flow.narrowing import kept_by
@@ -28,10 +28,10 @@ class Parameters:
         """What callers pass for a parameter, in closed form; BOTTOM where a call may be meant, none is known."""
         if position == 0 and (started := of_program(unit)) is not BOTTOM:
             return started
-        found = []
-        if not self.flow.calls_by_name.is_spoken_of(unit):
-            return UNKNOWN
         name = unit.code.params[position][0]
+        found = [UNKNOWN.with_causes(v=data())] if self.is_batch(unit, name) else []
+        if not self.flow.calls_by_name.is_spoken_of(unit):
+            return join(found) if found else UNKNOWN
         callers = self.flow.callers(unit)
         if not is_test(unit.path):  # what tests pass, stand-ins and all, is not what the program has
             callers = tuple(each for each in callers if not is_test(each.path)) or callers
@@ -53,6 +53,11 @@ class Parameters:
                     value = self._per_process(caller, passed.site, value, unit, position)
                 found.append(value)
         return join_origins(found)
+
+    def is_batch(self, unit: Unit, name: str) -> bool:
+        """Whether a library passes a method a batch of this rank's data."""
+        bases = unit.cls.external_bases if unit.cls is not None else ()
+        return any(self.flow.models.library(base).batches.get(unit.name) == name for base in bases)
 
     def _behind_tests(self, caller: Unit, site: int, unit: Unit, position: int, value: Val) -> Val:
         """What a call passes, without the objects that tests of their class around it have told apart."""
@@ -105,11 +110,13 @@ class Parameters:
     def assumed(self, unit: Unit, position: int) -> Val:
         """What is likely of a parameter that no known call fills: what its name says, never for certain."""
         from validator.domains.axes import WHOLE, axes_of
-        from validator.domains.spmd import data, rank
+        from validator.domains.spmd import rank
 
         name, models = unit.code.params[position][0], self.flow.models
         value = Val()
-        if name in models.ranks["names"]:
+        if self.is_batch(unit, name):
+            value = Val(v=data())
+        elif name in models.ranks["names"]:
             value = Val(v=rank(axes_of(name) - WHOLE or WHOLE, sure=False))
         elif name in models.likely["batches"] or name in models.likely["losses"] or name.endswith("loader"):
             value = Val(v=data(sure=False))
