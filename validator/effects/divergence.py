@@ -382,7 +382,7 @@ class Divergences:
         left, right = found
         about = fork.about
         test = unit.text(about.test)
-        conditional = bool(comparison.chosen)
+        conditional = bool(comparison.chosen) and not self._differ_always(fork, frame, causes, around, lasting, yes, no)
         mine, other, trace = (left, right, fork.yes) if isinstance(left, Issued) else (right, left, fork.no)
         assert isinstance(mine, Issued)
         op = self._inside(mine, trace, frame, about.at)
@@ -391,6 +391,14 @@ class Divergences:
         asks = self._asks(unit, unit.code.blocks[fork.block].end[1], causes)
         turns = isinstance(other, End) and other.kind == "next" and _takes_turns(unit, fork.block, self.flow)
         return Divergence(unit, about.at, test, causes, op, other, arm, exits, conditional, fork.block, asks, turns)
+
+    def _differ_always(
+        self, fork: Fork, frame: Frame, causes: Causes, around: Around | None, lasting: Assumed, yes: Assumed,
+        no: Assumed,
+    ) -> bool:  # fmt: skip
+        """Whether the two ways of a branch differ whatever the conditions that the ranks share."""
+        comparison = Comparison(self.traces, causes, around, frame, every=True, lasting=lasting)
+        return comparison.differ((fork.yes, frame), (fork.no, frame), yes, no) is not None
 
     def _ways(self, unit: Unit, fork: Fork, causes: Causes, frame: Frame) -> tuple[Assumed, Assumed]:
         """What holds on either way out of a branch."""

@@ -93,6 +93,9 @@ def _is_own(place: Place) -> bool:
 def _before(place: Place) -> Iterator[Place]:
     """The values of which one is made, one step before."""
     value = place.value
+    if value.op == "unpack" and (taken := _taken(place)):
+        yield from taken
+        return
     parts = value.args[:1] if value.op == "mut" else value.args
     if value.op == "attr" and not any(user.value.op == "call" and user.operand(0) == place for user in place.users):
         parts = ()  # what else an object holds says nothing of an attribute
@@ -102,6 +105,16 @@ def _before(place: Place) -> Iterator[Place]:
     if value.op == "attr":
         yield from stores_on_namespace(place)
         yield from _stored_here(place)
+
+
+def _taken(place: Place) -> list[Place]:
+    """The parts of tuples that a variable takes; none where something else is taken apart."""
+    position, _, star = place.value.data
+    whole = place.operand(0).root
+    tuples = [each.root for each in (sources(whole) or ())] if whole.value.op == "call" else [whole]
+    if star >= 0 or not all(each.value.op == "tuple" and position < len(each.value.args) for each in tuples):
+        return []
+    return [each.operand(position) for each in tuples]
 
 
 def _stored_here(place: Place) -> Iterator[Place]:

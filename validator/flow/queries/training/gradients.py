@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.origins import sources
 
@@ -71,6 +72,15 @@ def is_in_evaluation(place: Place) -> bool:
     return False
 
 
+def _chosen_in_evaluation(call: Place) -> set[Unit]:
+    """The functions that a call runs in evaluation alone: a variable holds them where a test finds so."""
+    ways = call.operand(0).parts if call.operand(0).root.value.op == "phi" else ()
+    chosen: dict[bool, set[Unit]] = {True: set(), False: set()}
+    for way in (each for each in ways if each.value.op == "attr"):
+        chosen[is_in_evaluation(way)].update(o[1] for o in way.val.each if o[0] in ("unit", "bound"))
+    return chosen[True] - chosen[False]
+
+
 def without_gradients(queries: Queries, call: Place) -> bool:
     """Whether no gradients are recorded where a call stands: by a manager around it, or a decorator of its function."""
     return is_managed_off(call) or any(map(switches_off, queries.decorators(call.unit)))
@@ -103,7 +113,8 @@ def _before(queries: Queries, place: Place) -> Iterator[Place]:
         yield from (place.value_at(number) for number in value.args[1:])
         if place.receiver is not None:
             yield place.receiver
-        for unit in queries.targets(place):
+        evaluating = _chosen_in_evaluation(place)
+        for unit in (each for each in queries.targets(place) if each not in evaluating):
             yield from (Place(place.flow, unit, number) for number in unit.code.returned if number >= 0)
     elif value.op in _THROUGH:
         yield from (place.value_at(number) for number in value.args if number >= 0)
