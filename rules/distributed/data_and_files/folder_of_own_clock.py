@@ -99,6 +99,9 @@ def _before(place: Place) -> Iterator[Place]:
     parts = value.args[:1] if value.op == "mut" else value.args
     if value.op == "attr" and not any(user.value.op == "call" and user.operand(0) == place for user in place.users):
         parts = ()  # what else an object holds says nothing of an attribute
+    site = place.result.sites.get(place.number)
+    if site is not None and site.targets:
+        parts = ()  # a function of the project: what it gives back is asked
     yield from map(place.value_at, (n for n in parts if n >= 0))
     if value.op in ("attr", "param", "free", "name", "call"):
         yield from sources(place) or ()
