@@ -2,11 +2,11 @@
 
 What it does
     Follows what a rank takes its share of (a `DistributedSampler`, `split_dataset_by_node`, `dataset.shard`,
-    `x[rank::size]`, `i % size == rank` in a loop, a data loader that `Accelerator.prepare` gets, or one of a module
-    of Lightning, whose Trainer makes a `DistributedSampler` for it) back through variables, attributes, data
-    loaders and what callers pass. Reported where it is a share already, of the same ranks; and where the length of
-    such a share (`len(sampler)`, `len(loader)`) is divided by the number of these ranks. Silent where the sampler
-    of the loader may be None.
+    `x[rank::size]`, `i % size == rank` in a loop, a data loader that `Accelerator.prepare` gets, one of a module of
+    Lightning, whose Trainer makes a `DistributedSampler` for it, or the data set of a Trainer of transformers) back
+    through variables, attributes, data loaders, data sets of the project and what callers pass. Reported where it is a
+    share already, of the same ranks; and where the length of such a share (`len(sampler)`, `len(loader)`) is divided by
+    the number of these ranks. Silent where the sampler of the loader may be None.
 
 Why is this bad
     Of eight ranks each then sees one sample in 64, and seven eighths of the data is never trained on or evaluated.
@@ -25,7 +25,7 @@ from validator.domains.axes import SOME, WHOLE
 from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.origins import trail
+from validator.flow.queries.origins import passed_from, trail
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.ranks.rank_shares import (
     LOADER,
@@ -33,6 +33,7 @@ from validator.flow.queries.ranks.rank_shares import (
     axes_of_rank,
     axes_of_size,
     dealt_by_lightning,
+    dealt_by_trainer,
     prepared,
     shares,
 )
@@ -53,7 +54,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     found = [share for share in shares(queries) if not is_aside(share.user.unit.path)]
     users = {(share.user.unit, share.user.number): share for share in found}
-    for second in [*found, *prepared(queries), *dealt_by_lightning(queries)]:
+    for second in [*found, *prepared(queries), *dealt_by_lightning(queries), *dealt_by_trainer(queries)]:
         first = _before(second, users) if second.whole is not None else None
         if first is not None:
             yield _finding(first, second)
@@ -81,13 +82,37 @@ def _before(second: Share, users: dict[tuple[Unit, int], Share]) -> Share | None
 
 
 def _trail(whole: Place) -> Iterator[Place]:
-    """What a value may have been before; of a data loader its sampler as well, of a part of the data its indices."""
+    """What a value may have been before; of a data loader its sampler as well, of a part of the data its indices, of a
+    data set of the project the rows of which it has as many elements."""
     for place in trail(whole, _THROUGH):
         yield place
+        rows = _rows_of(place) if place.value.op == "call" else None
+        if rows is not None:
+            yield from trail(rows, _THROUGH)
         beside = _BESIDE.get(place.method) if place.value.op == "call" else None
         chosen = place.argument(*beside) if beside is not None else None
         if chosen is not None:
             yield from trail(chosen, _THROUGH)
+
+
+def _rows_of(made: Place) -> Place | None:
+    """What a call passes to the constructor of a data set that is as long as that: `len(self.rows)`."""
+    classes = {o[1] for o in made.operand(0).closed.each if o[0] == "class"}
+    cls = classes.pop() if len(classes) == 1 else None
+    methods = [cls.find(name) for name in ("__len__", "__init__")] if cls is not None else []
+    length, init = (made.flow.unit_of(each) if each is not None else None for each in methods or (None, None))
+    if length is None or init is None or len(length.code.returned) != 1:
+        return None
+    counted = Place(made.flow, length, length.code.returned[0]).root
+    asked = counted.operand(1).root if counted.value.op == "call" and counted.method == "len" else counted
+    if asked.value.op != "attr" or not length.is_receiver(asked.operand(0).root.number):
+        return None
+    for number, value in enumerate(init.code.values):
+        if value.op == "store_attr" and value.data == asked.value.data and init.is_receiver(value.args[0]):
+            kept = Place(made.flow, init, number).operand(1).root
+            given = passed_from(made, kept) if kept.value.op == "param" else kept
+            return given if given.unit is made.unit else None
+    return None
 
 
 def _finding(first: Share, second: Share) -> Finding:
@@ -112,6 +137,34 @@ def _report(place: Place, does: str, help: str, first: Share) -> Finding:
     )
 
 
+_OF_TRAINER = """
+import json
+import os
+from torch.utils.data import Dataset
+from transformers import Trainer
+
+class Ranked(Trainer):
+    {own}
+
+class Rows(Dataset):
+    def __init__(self, data):
+        self.data = data
+
+    def __len__(self):
+        return len(self.data)
+
+    def __getitem__(self, number):
+        return self.data[number]
+
+def load(path):
+    data = json.load(open(path))
+    rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
+    return data[rank::size]
+
+def main(args, model):
+    rows = Rows(load(args.train))
+    Ranked(model=model, args=args, train_dataset=rows).train(){mark}
+"""
 _LIGHTNING = """
 import lightning.pytorch as pl
 from torch.utils.data import DataLoader, Subset
@@ -180,6 +233,7 @@ class Data:
         return DistributedSampler(self.rows)  # error: MP551
 """,
     _LIGHTNING.format(options="", mark="  # error: MP551"),
+    _OF_TRAINER.format(own="pass", mark="  # error: MP551"),
     # the length of a share, divided once more: under an attribute of the options, too
     """
 import argparse
@@ -225,6 +279,7 @@ if __name__ == "__main__":
 
 CORRECT = [
     _LIGHTNING.format(options=", use_distributed_sampler=False", mark=""),
+    _OF_TRAINER.format(own="def get_train_dataloader(self):\n        return make(self.train_dataset)", mark=""),
     """
 import torch.distributed as dist
 from datasets.distributed import split_dataset_by_node
