@@ -92,6 +92,7 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 `[objects]`, by name: `iterates = "data"`, `generates = true` (methods draw random numbers), `attributes =
 {name = result}` (`as it`: it varies as the object does), `axes`, `bases = [names]`, `forwards = true` (attributes that
 it lacks are those of what it keeps as `module`),
+`passes = {method = {parameter = [values]}}`: the library passes a method of a class below it one of these values.
 `batches = {method = parameter}`: the library passes a method of a class below it a batch of this rank's data.
 `entrances = {name = {runs = method, before = count, unless = method}}`: calling `name` of a class below it runs this
 method, of which it fills so many parameters first, but for classes that have the other one,
@@ -244,6 +245,7 @@ class Library(NamedTuple):
     holds: bool = False  # whether programs set attributes on it at will, as on a namespace
     forwards: bool = False  # whether attributes that it lacks are those of the module that it keeps
     entrances: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (name that is called -> what runs; see `[objects]`)
+    passes: dict[str, dict[str, list[str]]] = {}  # noqa: RUF012  (method -> parameter -> what it may get)
     batches: dict[str, str] = {}  # noqa: RUF012  (method -> its parameter that gets this rank's data)
 
 
@@ -465,7 +467,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
                 row.get("iterates", ""), row.get("inside", ""), row.get("attributes", {}), tuple(row.get("bases", ())),
                 row.get("shards", False), row.get("generates", False), row.get("holds", False),
                 row.get("forwards", False), row.get("entrances", {}),
-                row.get("batches", {}),
+                row.get("passes", {}), row.get("batches", {}),
             )  # fmt: skip
         pure = data.get("same", {})
         same.update(pure.get("calls", ()))

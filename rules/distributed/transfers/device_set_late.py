@@ -6,7 +6,8 @@ What it does
     alone makes no communicator before its first collective); with a split backend (`cpu:gloo,cuda:nccl`) also where
     nothing comes in between, unless it sets it at once. Also where nothing that a program runs sets a device, or puts
     anything on one that it was told (`.to(device)`), and it works on the current one (`.cuda()`) whatever its options
-    say; and a device that is set for each rank where the function has worked on the current one on the way there.
+    say, but for actors of Ray, each of which sees only the devices that it was given; and a device that is set for each
+    rank where the function has worked on the current one on the way there.
 
 Why is this bad
     NCCL takes the current device when it makes a communicator. All processes of a node then use device 0:
@@ -104,7 +105,7 @@ def _check(
         if between is None and (call.operations or _reaches(call, effectful)) and _communicates(call):
             between = call
     device = _never_set(queries, init, setting)
-    if device:
+    if device and not (init.unit.cls is not None and queries.flow.is_remote(init.unit.cls)):
         yield _never(init, device)
 
 
@@ -294,6 +295,27 @@ def main(load):
 ]
 
 CORRECT = [
+    # each actor sees the device alone that Ray has given it
+    """
+import ray
+import torch
+import torch.distributed as dist
+
+@ray.remote(num_gpus=1)
+class Learner:
+    def __init__(self, rank, size):
+        self.rank, self.size = rank, size
+
+    def setup(self):
+        dist.init_process_group("nccl", rank=self.rank, world_size=self.size)
+        self.model = torch.nn.Linear(4, 4).cuda()
+
+def main(size):
+    learners = [Learner.remote(rank, size) for rank in range(size)]
+    ray.get([learner.setup.remote() for learner in learners])
+
+main(2)
+""",
     _program("model.cuda()", after="torch.cuda.set_device(args.gpu)"),
     _program("model.cuda()", before='os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["LOCAL_RANK"]'),
     _program("model.cuda(args.gpu)"),
