@@ -1,8 +1,9 @@
 """A configuration file has a key that its program does not know, and that is nearly one that it does.
 
 What it does
-    Reports keys of DeepSpeed's JSON and accelerate's YAML configuration that are unknown and close to a known one, in
-    the sections whose keys are fixed. Unknown keys that resemble none are left alone: a newer version may have them.
+    Reports keys of DeepSpeed's and accelerate's configuration that are unknown and close to a known one, in the
+    sections whose keys are fixed, or that belong in another section of the file. Unknown keys that resemble none are
+    left alone: a newer version may have them.
     In a configuration file that a launch hands to a program of the project, it reports a key that occurs nowhere in
     the program, beside one of nearly the same name that the program has (a field of the settings class that the file
     fills, or a key that its code reads) and that the file leaves out.
@@ -46,6 +47,7 @@ class Schema(NamedTuple):
     name: str
     language: str
     marks: tuple[str, ...]
+    elsewhere: Mapping[str, tuple[str, ...]]  # by another language the keys by which a file in it is known
     keys: Mapping[str, tuple[str, ...]]
 
 
@@ -60,7 +62,14 @@ def schemas() -> tuple[Schema, ...]:
     with open(path, "rb") as file:
         rows = tomllib.load(file)["schema"]
     return tuple(
-        Schema(r["name"], r["language"], tuple(r["marks"]), {k: tuple(v) for k, v in r["keys"].items()}) for r in rows
+        Schema(
+            r["name"],
+            r["language"],
+            tuple(r["marks"]),
+            {k: tuple(v) for k, v in r.get("elsewhere", {}).items()},
+            {k: tuple(v) for k, v in r["keys"].items()},
+        )
+        for r in rows
     )
 
 
@@ -129,7 +138,9 @@ def check_file(source: SourceFile) -> Iterator[Finding]:
     if settings is None:
         return
     for schema in schemas():
-        if schema.language == source.facts.language and all(settings.get(mark) for mark in schema.marks):
+        language = source.facts.language
+        marks = schema.marks if schema.language == language else schema.elsewhere.get(language, ())
+        if marks and all(settings.get(mark) for mark in marks):
             for setting in settings.settings:
                 if (known := schema.keys.get(".".join(setting.path[:-1]))) is not None:
                     yield from _report(source, schema, setting, known, settings)
@@ -143,6 +154,15 @@ def _report(
     name = setting.path[-1]
     if name in known or name.startswith("_"):
         return
+    if (section := _home(schema, name, settings)) is not None:
+        yield RULE.finding(
+            source.path,
+            setting.at,
+            f"{schema.name} knows `{name}` in `{section or 'the top level'}` alone: it is not read here",
+            help=f"move it into `{section}`" if section else "move it to the top level",
+            context=".".join(setting.path),
+        )
+        return
     near = difflib.get_close_matches(name, known, 1, _NEAR)
     if not near or settings.get(*setting.path[:-1], near[0]) is not None:
         return
@@ -155,6 +175,16 @@ def _report(
         help=f"name it `{near[0]}`",
         context=".".join(setting.path),
     )
+
+
+def _home(schema: Schema, name: str, settings: Settings) -> str | None:
+    """The one section of a schema that has a key, where the file has that section, and the key is not in it."""
+    homes = [section for section, keys in schema.keys.items() if name in keys]
+    if len(homes) != 1 or "_" not in name:
+        return None  # `enabled`, `type`: keys of sections that the schema may not have
+    path = tuple(homes[0].split(".")) if homes[0] else ()
+    there = not path or settings.get(*path) is not None
+    return homes[0] if there and settings.get(*path, name) is None else None
 
 
 _PROGRAM = """# file: pre/__init__.py
@@ -198,7 +228,19 @@ print(train["seq_len"], train["learning_rate"], train.get("warmup_steps", 0), co
 torchrun --nproc_per_node 8 plain/train.py conf.yaml
 """
 
+_IN_YAML = """# file: ds.yaml
+train_micro_batch_size_per_gpu: 4
+gradient_clipping: 1.0
+zero_optimization:
+  stage: 3
+  overlap_comm: true
+{inside}{outside}steps_per_print: 100
+"""
+
 INCORRECT = (
+    _IN_YAML.replace("{inside}", "").replace(
+        "{outside}", "stage3_gather_16bit_weights_on_model_save: true  # error: MP711\n"
+    ),
     """# file: ds_config.json
 {
   "train_micro_batch_size_per_gpus": 4,  # error: MP711
@@ -236,6 +278,7 @@ train:
 )
 
 CORRECT = (
+    _IN_YAML.replace("{inside}", "  stage3_gather_16bit_weights_on_model_save: true\n").replace("{outside}", ""),
     """# file: ds_config.json
 {
   "_comment": "for eight GPUs",
