@@ -712,6 +712,33 @@ ARGS=(
 )
 python -m rl.train "${ARGS[@]}"
 """,
+    # a variable of the script keeps the options, and the program drops those that it does not know
+    """# before: train.py
+import argparse
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--clip-grad", type=float, default=0.0)
+    return parser.parse_known_args()[0]
+
+
+print(parse().clip_grad)
+# file: train.py
+import argparse
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--max-grad-norm", type=float, default=0.0)
+    return parser.parse_known_args()[0]
+
+
+print(parse().max_grad_norm)
+# file: run.sh
+OPTIONS="--clip-grad 1.0"  # error: MP901
+torchrun --nproc_per_node 8 train.py $OPTIONS
+""",
     # the parameters of a function as the keys of its `locals()`; another program has the old name
     """# before: examples/cifar/main.py
 def run(seed=1, rounds=2, with_amp=False, folder="."):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from validator.facts.model import At
 from validator.facts.script import Assign, Command, Script, Word, parts
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from validator.source import SourceFile
 
 _FLAG = re.compile(r"--([A-Za-z][\w.-]*)")
+_KEPT = re.compile(r"(?<!\S)--([A-Za-z][\w.-]*)")
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][\w@/-]*(?:\.[\w@-]+)+)=|\+{0,2}([A-Za-z_]\w*)=")
 
 
@@ -37,6 +39,24 @@ def _commands(node: Any) -> Iterator[tuple[Word, ...]]:
             yield from _commands(each)
 
 
+def _kept(source: SourceFile, value: Word) -> Iterator[Occurrence]:
+    """The flags in a text that a variable keeps for a command: `OPTIONS="--lr 1 --seed 2"`."""
+    for piece in value.pieces:
+        for match in _KEPT.finditer(piece.value) if piece.kind == "text" and piece.quoted else ():
+            before = piece.value[: match.start()]
+            line, column = piece.line + before.count("\n"), match.start() - before.rfind("\n")
+            column += piece.column if "\n" not in before else 0
+            yield _flag(source, match[1], (line, column, line, column + len(match[0])))
+
+
+def _flag(source: SourceFile, text: str, at: At) -> Occurrence:
+    from validator.drift.names.occurrences import Occurrence
+
+    *above, name = text.replace("-", "_").split(".")
+    link = above[-1] if above else ""
+    return Occurrence(name, "sets", "flag", None, -1, source.path, at, link, tuple(above))
+
+
 def _set_by(source: SourceFile, rows: Iterable[Word | Assign]) -> Iterator[Occurrence]:
     from validator.drift.names.occurrences import Occurrence
 
@@ -44,12 +64,11 @@ def _set_by(source: SourceFile, rows: Iterable[Word | Assign]) -> Iterator[Occur
         if isinstance(part, Assign):
             if part.keyword == "export":
                 yield Occurrence(part.name, "sets", "environment", None, -1, source.path, part.at)
+            yield from _kept(source, part.value) if part.value is not None else ()
             continue
         text = part.pieces[0].value if part.pieces and part.pieces[0].kind == "text" else ""
         if match := _FLAG.match(text):
-            *above, name = match[1].replace("-", "_").split(".")
-            link = above[-1] if above else ""
-            yield Occurrence(name, "sets", "flag", None, -1, source.path, part.at, link, tuple(above))
+            yield _flag(source, match[1], part.at)
         elif match := _OVERRIDE.match(text):
             *above, name = (match[1] or match[2]).split(".")
             link = above[-1] if above else ""
