@@ -1,0 +1,106 @@
+"""A measure that is better when it is larger, of which the smallest is kept.
+
+What it does
+    Reports `ModelCheckpoint` and `EarlyStopping` of Lightning that watch a measure whose name says that more is better
+    (`val_acc`, `f1`, `auc`, `bleu`), without `mode="max"`: by default both look for the smallest; and `mode="max"` for
+    a loss. Silent where the mode is not a text, or the name says both.
+
+Why is this bad
+    The worst checkpoints are kept, and `ckpt_path="best"` tests the worst of them; training stops when the model gets
+    better. Nothing fails.
+
+References
+    https://lightning.ai/docs/pytorch/stable/api/lightning.pytorch.callbacks.ModelCheckpoint.html
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.finding import Finding
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_aside
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule(
+    "MP319", "monitored-the-wrong-way", "warning", stable_since="0.6.0", tokens=("ModelCheckpoint", "EarlyStopping")
+)
+
+_CHECKPOINT, _STOPPING = "lightning.callbacks.ModelCheckpoint", "lightning.callbacks.EarlyStopping"
+_MODES = {_CHECKPOINT: ("mode", 7), _STOPPING: ("mode", 4)}
+_MONITORS = {_CHECKPOINT: ("monitor", 2), _STOPPING: ("monitor", 0)}
+_MORE = frozenset({
+    "acc", "accuracy", "f1", "auc", "auroc", "bleu", "rouge", "iou", "miou", "map", "recall", "precision", "psnr", "ssim",
+    "dice", "r2", "top1", "top5", "score", "reward", "return",
+})  # fmt: skip
+_LESS = frozenset({"loss", "error", "err", "wer", "cer", "ppl", "perplexity", "mse", "mae", "rmse", "nll", "fid", "kl"})
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries = project.analysis(Queries)
+    for unit in queries.mentioning("ModelCheckpoint", "EarlyStopping"):
+        for call in queries.calls_in(unit) if not is_aside(unit.path) else ():
+            name = next((n for o in call.operand(0).closed.of("ext") if (n := _callback(queries, o[1])) in _MODES), "")
+            monitor = call.argument(*_MONITORS[name]) if name else None
+            watched = monitor.closed.constant() if monitor is not None else None
+            if not isinstance(watched, str) or "**" in call.value.data.names:
+                continue
+            mode, wanted = _mode(call, name), _wanted(watched)
+            if mode and wanted and mode != wanted:
+                yield _report(call, watched, mode, wanted)
+
+
+def _callback(queries: Queries, path: object) -> str:
+    """The name of a callback under the one name of the library, whichever package it is imported from."""
+    named = queries.flow.models.named(str(path))
+    package, _, last = named.rpartition(".")
+    return f"lightning.callbacks.{last}" if package.split(".")[0] in ("lightning", "pytorch_lightning") else ""
+
+
+def _mode(call: Place, name: str) -> str:
+    """Which of two values a callback takes for the better one; empty where that is not known."""
+    given = call.argument(*_MODES[name])
+    value = given.closed.constant() if given is not None else "min"
+    return value if value in ("min", "max") else ""
+
+
+def _wanted(watched: str) -> str:
+    words = set(watched.lower().replace("/", "_").replace("-", "_").replace("@", "_").split("_"))
+    more, less = bool(words & _MORE), bool(words & _LESS)
+    return "" if more is less else "max" if more else "min"
+
+
+def _report(call: Place, watched: str, mode: str, wanted: str) -> Finding:
+    better = "larger" if wanted == "max" else "smaller"
+    asked = f"`mode={mode!r}`" if call.argument("mode") is not None else f"{mode!r}, the default of `mode`,"
+    return RULE.finding(
+        call.unit.path,
+        call.at,
+        f"`{call.method}`{call.where} watches {watched!r}, which is better when it is {better}: {asked} keeps"
+        " the worst",
+        help=f"pass `mode={wanted!r}`",
+        context=f"{call.unit.qualname}:{watched}",
+    )
+
+
+_FIT = """
+import lightning as L
+from lightning.pytorch.callbacks import EarlyStopping, ModelCheckpoint
+
+def main(module, data):
+    keep = {callback}{mark}
+    L.Trainer(callbacks=[keep]).fit(module, data)
+"""
+
+INCORRECT = (
+    _FIT.replace("{callback}", 'ModelCheckpoint(monitor="val_f1", save_top_k=2)').replace("{mark}", "  # error: MP319"),
+    _FIT.replace("{callback}", 'EarlyStopping("val/acc", patience=3)').replace("{mark}", "  # error: MP319"),
+    _FIT.replace("{callback}", 'EarlyStopping("val_loss", mode="max")').replace("{mark}", "  # error: MP319"),
+)
+
+CORRECT = (
+    _FIT.replace("{callback}", 'ModelCheckpoint(monitor="val_f1", mode="max")').replace("{mark}", ""),
+    _FIT.replace("{callback}", 'EarlyStopping("val_loss", patience=3)').replace("{mark}", ""),
+    _FIT.replace("{callback}", 'EarlyStopping("score_loss")').replace("{mark}", ""),
+)
