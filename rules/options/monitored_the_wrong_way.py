@@ -31,8 +31,8 @@ _CHECKPOINT, _STOPPING = "lightning.callbacks.ModelCheckpoint", "lightning.callb
 _MODES = {_CHECKPOINT: ("mode", 7), _STOPPING: ("mode", 4)}
 _MONITORS = {_CHECKPOINT: ("monitor", 2), _STOPPING: ("monitor", 0)}
 _MORE = frozenset({
-    "acc", "accuracy", "f1", "auc", "auroc", "bleu", "rouge", "iou", "miou", "map", "recall", "precision", "psnr", "ssim",
-    "dice", "r2", "top1", "top5", "score", "reward", "return",
+    "acc", "accuracy", "f1", "auc", "auroc", "bleu", "rouge", "iou", "miou", "map", "recall", "precision", "psnr",
+    "ssim", "dice", "r2", "top1", "top5", "score", "reward", "return",
 })  # fmt: skip
 _LESS = frozenset({"loss", "error", "err", "wer", "cer", "ppl", "perplexity", "mse", "mae", "rmse", "nll", "fid", "kl"})
 

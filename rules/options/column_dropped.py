@@ -1,0 +1,163 @@
+"""A column of the data that the Trainer drops before the collator asks for it.
+
+What it does
+    Looks at what a collator (`data_collator=`) of a Trainer of transformers asks each sample for, and reports a key
+    that is no parameter of the `forward` of a model of the project, nor one that models of transformers have. Silent
+    where anything in the project speaks of `remove_unused_columns`, and where a class of the project changes which
+    columns the Trainer keeps.
+
+Why is this bad
+    By default the Trainer keeps only the columns that `forward` takes: the collator raises KeyError on the first batch,
+    or goes on without the weights, the mask or the reward that the column holds.
+
+References
+    https://huggingface.co/docs/transformers/main_classes/trainer#transformers.TrainingArguments.remove_unused_columns
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from validator.finding import Finding, Related
+from validator.flow.program.unit import Unit
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_aside
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP320", "column-dropped", "warning", stable_since="0.6.0", tokens=("data_collator",), solves=True)
+
+_TRAINERS = frozenset({"transformers.Trainer", "transformers.Seq2SeqTrainer"})
+_CHOOSING = ("_set_signature_columns_if_needed", "_remove_unused_columns", "get_train_dataloader")
+# Parameters of the `forward` methods of transformers 4 and 5, and the names of labels, which the Trainer keeps.
+_KEPT = frozenset({
+    "input_ids", "attention_mask", "token_type_ids", "position_ids", "inputs_embeds", "past_key_values", "head_mask",
+    "labels", "label", "label_ids", "start_positions", "end_positions", "decoder_input_ids", "decoder_attention_mask",
+    "pixel_values", "pixel_mask", "pixel_values_videos", "image_grid_thw", "video_grid_thw", "image_sizes", "bbox",
+    "input_features", "input_values", "mask_labels", "class_labels", "next_sentence_label", "mc_labels", "mc_token_ids",
+    "bool_masked_pos", "global_attention_mask", "special_tokens_mask", "encoder_outputs", "cache_position", "images",
+})  # fmt: skip
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries = project.analysis(Queries)
+    if any(b"remove_unused_columns" in source.data for source in project.files.values()):
+        return
+    taken = {each.name for method in project.functions() if method.name == "forward" for each in method.facts.params}
+    for unit in queries.mentioning("data_collator"):
+        for call in queries.calls_in(unit) if not is_aside(unit.path) else ():
+            collator = call.argument("data_collator") if "data_collator" in call.value.data.names else None
+            if collator is None or not _is_trainer(queries, call):
+                continue
+            for key, read in _asked(queries, collator):
+                if key not in taken | _KEPT:
+                    yield _report(call, key, read)
+
+
+def _is_trainer(queries: Queries, call: Place) -> bool:
+    """Whether a call makes a Trainer of transformers that keeps the columns it always keeps."""
+    made = call.operand(0).closed.each
+    for o in made:
+        bases = o[1].external_bases if o[0] == "class" else (str(o[1]),) if o[0] == "ext" else ()
+        if not any(queries.flow.models.named(base) in _TRAINERS for base in bases):
+            return False
+        if o[0] == "class" and any(o[1].find(name) is not None for name in _CHOOSING):
+            return False
+    return bool(made)
+
+
+def _asked(queries: Queries, collator: Place) -> Iterator[tuple[str, Place]]:
+    """The keys that a collator asks each of its samples for, where a missing one raises."""
+    for unit in _run_by(queries, collator):
+        position = int(unit.has_receiver)
+        for read in queries.values(unit, "item"):
+            key, sample = read.operand(1).val.constant(), read.operand(0).root
+            if isinstance(key, str) and sample.value.op == "next" and _is_over(sample, position):
+                yield key, read
+
+
+def _run_by(queries: Queries, collator: Place) -> list[Unit]:
+    found = []
+    for o in collator.closed.each:
+        if o[0] == "unit":
+            found.append(o[1])
+        elif o[0] == "inst":
+            method = o[1].find("__call__")
+            unit = queries.flow.unit_of(method) if method is not None else None
+            found += [unit] if unit is not None else []
+    return found
+
+
+def _is_over(element: Place, position: int) -> bool:
+    """Whether a value is an element of what a function gets as a parameter."""
+    over = element.operand(0).root
+    while over.value.op == "iter":
+        over = over.operand(0).root
+    return over.value.op == "param" and over.value.data[0] == position
+
+
+def _report(call: Place, key: str, read: Place) -> Finding:
+    return RULE.finding(
+        read.unit.path,
+        read.at,
+        f"`{read.text}`{read.where}: no `forward` takes {key!r}, and the Trainer drops such columns before it collates",
+        help="pass `remove_unused_columns=False` in the arguments of the Trainer",
+        related=[Related(call.unit.path, call.at[0], "the Trainer is made here")],
+        context=f"{read.unit.qualname}:{key}",
+    )
+
+
+_TRAIN = """
+import torch
+from transformers import AutoModelForSequenceClassification, Trainer, TrainingArguments
+
+class Collator:
+    def __init__(self, tokenizer):
+        self.tokenizer = tokenizer
+
+    def __call__(self, features):
+        batch = self.tokenizer.pad([{"input_ids": f["input_ids"]} for f in features], return_tensors="pt")
+        batch["weight"] = torch.tensor([f["weight"] for f in features]){mark}
+        return batch
+
+class Weighted(Trainer):
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        weight = inputs.pop("weight")
+        return (model(**inputs).loss * weight).mean()
+
+def main(data, tokenizer):
+    model = AutoModelForSequenceClassification.from_pretrained("bert")
+    args = TrainingArguments(output_dir="out"{more})
+    Weighted(model=model, args=args, train_dataset=data, data_collator=Collator(tokenizer)).train()
+"""
+
+INCORRECT = (
+    _TRAIN.replace("{mark}", "  # error: MP320").replace("{more}", ""),
+    """
+from transformers import Trainer
+
+def collate(samples):
+    return {"input_ids": [s["input_ids"] for s in samples], "reward": [s["reward"] for s in samples]}  # error: MP320
+
+def main(model, data, args):
+    Trainer(model=model, args=args, train_dataset=data, data_collator=collate).train()
+""",
+)
+
+CORRECT = (
+    _TRAIN.replace("{mark}", "").replace("{more}", ", remove_unused_columns=False"),
+    """
+import torch
+from transformers import Trainer
+
+class Net(torch.nn.Module):
+    def forward(self, input_ids, reward):
+        return {"loss": (input_ids * reward).mean()}
+
+def collate(samples):
+    return {"input_ids": [s["input_ids"] for s in samples], "reward": [s["reward"] for s in samples]}
+
+def main(data, args):
+    Trainer(model=Net(), args=args, train_dataset=data, data_collator=collate).train()
+""",
+)
