@@ -30,7 +30,7 @@ def run_sharded(call: Call, callee: Val) -> None:
     operation, once = _forward(call, model)
     wrapped = certainly(receiver.state, "fsdp1")
     gathers = name in ("state_dict", "full_state_dict") and (
-        wrapped or mostly(receiver.state, "fsdp1") and _is_for_ranks(at, call.value.block)
+        wrapped or mostly(receiver.state, "fsdp1") and is_for_ranks(at, call.value.block)
     )
     if not operation and (gathers or name == "backward" and _sharded_here(at, call.value.args[0], receiver)):
         operation = name
@@ -88,10 +88,10 @@ def _without_gradients(at: Evaluation, number: int) -> bool:
     return any(o[0] == "ext" and at.models.named(o[1]) in _WITHOUT for each in managers for o in each.each)
 
 
-def _is_for_ranks(at: Evaluation, block: int) -> bool:
+def is_for_ranks(at: Evaluation, block: int) -> bool:
     """Whether nothing but ranks decides over a block: another test may ask how the model is wrapped."""
-    deciding = at.unit.control.deciding(block)
-    return all(only(at.conditions(frozenset({each})), "rank", "member") for each in deciding)
+    tests = [at.code.blocks[branch].end[1] for branch in at.unit.control.deciding(block)]
+    return all(only(at.vals[test].v, "rank", "member") for test in tests)
 
 
 def _lets_ranks_differ(at: Evaluation, manager: int) -> bool:

@@ -13,6 +13,7 @@ from validator.flow.calls.groups import axes_in, differing, group_on, made_equal
 from validator.flow.calls.libraries.placement import wraps
 from validator.flow.calls.libraries.randomness import drawn_as
 from validator.flow.calls.libraries.results import result_of
+from validator.flow.calls.sharded_models import is_for_ranks
 from validator.flow.calls.sites import note
 from validator.flow.program.answers import Operation, Site
 from validator.flow.values import BOTTOM, UNKNOWN, Val, join, picked
@@ -27,7 +28,7 @@ def by_row(call: Call, row: Row, arguments: Arguments, receiver: Val, sure: bool
     """What a call that the tables describe does and gives."""
     group = group_on(row, arguments)
     if row.is_collective and _applies(row, arguments):
-        spread = row.spread is None or _is_spread(call.at, row.spread, arguments)
+        spread = row.spread is None or _is_spread(call, row.spread, arguments)
         certain = sure and call.certain and spread and not row.likely
         note(call.at, call.number, Site((), (Operation(row.name, group, certain, row),)))
     _change_arguments(call, row, arguments, group)
@@ -107,13 +108,15 @@ def _then(at: Evaluation, number: int, place: int, change: Callable[[Val], Val])
     at.after[number, place] = change
 
 
-def _is_spread(at: Evaluation, which: tuple[str, int], arguments: Arguments) -> bool:
-    """Whether an argument is spread over ranks; of a parameter what callers pass, where all of that is."""
+def _is_spread(call: Call, which: tuple[str, int], arguments: Arguments) -> bool:
+    """Whether an argument is spread over ranks; of a parameter what callers pass, where all of that is and no test
+    around the call may ask for it."""
     given = argument(which, arguments)
-    if given is not None and is_symbolic(given.state):
-        passed = at.flow.close(given, at.unit)
-        return certainly(passed.state, *SHARDING, *DTENSOR) or mostly(given.state, *SHARDING, *DTENSOR)
-    return given is not None and mostly(given.state, *SHARDING, *DTENSOR)
+    if given is None or mostly(given.state, *SHARDING, *DTENSOR):
+        return given is not None
+    if not is_symbolic(given.state) or not is_for_ranks(call.at, call.value.block):
+        return False
+    return certainly(call.at.flow.close(given, call.at.unit).state, *SHARDING, *DTENSOR)
 
 
 def _applies(row: Row, arguments: Arguments) -> bool:
