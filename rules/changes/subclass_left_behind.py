@@ -3,7 +3,8 @@
 What it does
     Compares the methods of base classes before and after a change. Reports an override that still has the parameters
     that the base had before, where a call fits the base alone; an override of a method that the base no longer has, or
-    has under another name, and that nothing calls any more; and a class that is made although a method that it
+    has under another name, and that nothing calls any more, be it by a text that its callers put a name together of
+    (`getattr(callback, f"on_{event}")`); and a class that is made although a method that it
     inherits is abstract since the change.
 
 Why is this bad
@@ -89,7 +90,42 @@ def _abstract(row: LeftAbstract) -> Finding:
     )
 
 
+_CALLBACKS = """class Checkpoint:
+    def {first}(self, trainer):
+        trainer.save()
+
+
+class Stopping{base}:
+    def {second}(self, trainer):{mark}
+        trainer.stop = True
+"""
+_EVENTS = """class Trainer:
+    def __init__(self, callbacks):
+        self.callbacks, self.stop = callbacks, False
+
+    def emit(self, event):
+        for callback in self.callbacks:
+            handler = getattr(callback, f"on_{event}", None)
+            if handler is not None:
+                handler(self)
+
+    def save(self):
+        self.emit("{event}")
+"""
+
+
+def _events(second: str, mark: str) -> str:
+    old = {"first": "on_validation_end", "second": "on_validation_end", "base": "", "mark": ""}
+    before = "# before: rl/callbacks.py\n" + _CALLBACKS.format(**old)
+    before += "# before: rl/trainer.py\n" + _EVENTS.replace("{event}", "validation_end")
+    new = {"first": "on_evaluation_end", "second": second, "base": "", "mark": mark}
+    after = "# file: rl/callbacks.py\n" + _CALLBACKS.format(**new)
+    return before + after + "# file: rl/trainer.py\n" + _EVENTS.replace("{event}", "evaluation_end")
+
+
 INCORRECT = (
+    # a handler of an event that has another name now
+    _events("on_validation_end", "  # error: MP910"),
     """# before: rl/trainers.py
 class Trainer:
     def step(self):
@@ -218,6 +254,7 @@ def batches(source, indices):
 """,
 )
 CORRECT = (
+    _events("on_evaluation_end", ""),
     """# file: rl/__init__.py
 # before: rl/base.py
 class Trainer:

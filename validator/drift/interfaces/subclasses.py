@@ -115,11 +115,11 @@ class Subclasses:
                 if heirs and not self._is_asked(name):
                     found.update({(heir.path, heir.qualname): Unhooked(heir, method, "") for heir in heirs})
         for old_name, new_name in self._redirected.items():
-            if old_name in of_libraries() or self._is_asked(old_name):
+            if self._is_asked(old_name):
                 continue
             for method in self.after.methods.get(old_name, ()):
-                if method.cls is None:
-                    continue
+                if method.cls is None or old_name in of_libraries() and set(method.cls.external_bases) - {"object"}:
+                    continue  # a library may call it
                 if method.cls.find(new_name) is None:
                     found.setdefault((method.path, method.qualname), Unhooked(method, None, new_name))
         return [each for each in found.values() if not is_test(each.method.path) and not is_foreign(each.method.path)]
@@ -134,7 +134,28 @@ class Subclasses:
                 continue
             if ast.dump(old.value) == ast.dump(new.value) and self._is_renamed(old.attr, new.attr):
                 found.setdefault(old.attr, set()).add(new.attr)
+        for name, now in self._told_otherwise:
+            found.setdefault(name, set()).add(now)
         return {name: next(iter(now)) for name, now in found.items() if len(now) == 1}
+
+    @cached_property
+    def _told_otherwise(self) -> list[tuple[str, str]]:
+        """The names of methods that are put together of a text (`getattr(callback, f"on_{event}")`), which the change
+        exchanged where it is passed, and of which nothing has the old one any more."""
+        texts = {
+            (str(drop.old.value), str(drop.new.value))
+            for drop in self.change.analysis(Drops).drops
+            if drop.kind == "text" and isinstance(drop.old, ast.Constant) and isinstance(drop.new, ast.Constant)
+        }
+        found = []
+        for was, now in self.change.classes:
+            for old in was.methods.keys() - now.methods.keys():
+                for text, instead in texts:
+                    new = old.replace(text, instead, 1)
+                    formed = text and text in old and text != old and new in now.methods.keys() - was.methods.keys()
+                    if formed and not self._is_asked(text) and self._is_renamed(old, new):
+                        found.append((old, new))
+        return found
 
     def _is_renamed(self, old: str, new: str) -> bool:
         """Whether some class of a changed file had a method under the one name and has it under the other."""
