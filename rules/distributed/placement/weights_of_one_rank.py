@@ -4,7 +4,9 @@ What it does
     Reports `FullyShardedDataParallel(module)` without `sync_module_states=True` where the weights of the module are
     loaded under a test of the rank in the same function (`if rank == 0: module.load_state_dict(…)`), or where ranks
     make the module in different ways (`from_pretrained` on one, from its configuration on the others), in a function
-    that gives it as well. Silent where a collective may run in between, which may hand them out.
+    that gives it as well. Also a whole state (`StateDictOptions(full_state_dict=True)`) that only some ranks have read,
+    and that `set_model_state_dict` gets without `broadcast_from_rank0`. Silent where a collective may run in between,
+    which may hand them out.
 
 Why is this bad
     FSDP takes from each rank its own shard of what that rank holds. All shards but the first are then random, or memory
@@ -21,14 +23,23 @@ from collections.abc import Iterator
 from validator.domains.spmd import only
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.origins import sources, trail
+from validator.flow.queries.origins import calls_behind, sources, trail
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.values import BOTTOM
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP553", "weights-of-one-rank", "warning", "1.0", tokens=("FullyShardedDataParallel", "FSDP"), solves=True)
+RULE = Rule(
+    "MP553",
+    "weights-of-one-rank",
+    "warning",
+    "1.0",
+    tokens=("FullyShardedDataParallel", "FSDP", "StateDictOptions"),
+    solves=True,
+)
 
+_STATES = "torch.distributed.checkpoint.state_dict."
+_TAKING = {"set_model_state_dict": ("model_state_dict", 1), "set_optimizer_state_dict": ("optim_state_dict", 2)}
 _LOADING = frozenset({"load_state_dict", "load_weights", "from_pretrained"})
 
 
@@ -42,6 +53,47 @@ def check_project(project: Project) -> Iterator[Finding]:
         loaded = _loaded(queries, call, module) or _made_apart(module)
         if loaded is not None and not _meets(queries, loaded, call):
             yield _finding(call, loaded)
+    for name, which in _TAKING.items():
+        for call in queries.calls(_STATES + name):
+            state, options = call.argument(*which), call.argument("options")
+            if state is None or options is None or is_aside(call.unit.path) or not _takes_whole(options):
+                continue
+            loaded = _read_on_one(state)
+            if loaded is not None and not _meets(queries, loaded, call):
+                yield _report_state(call, state, loaded)
+
+
+def _takes_whole(options: Place) -> bool:
+    """Whether options surely ask for a whole state on each rank: none is broadcast."""
+    made = calls_behind(options, lambda each: each.method == "StateDictOptions") or []
+    whole = (each.passed("full_state_dict", 0) for each in made)
+    sent = [each.passed("broadcast_from_rank0", 5) for each in made]
+    is_whole = bool(made) and all(value is not None and value.is_const(True) for value in whole)
+    return is_whole and all(value is not None and (value == BOTTOM or value.is_const(False)) for value in sent)
+
+
+def _read_on_one(state: Place) -> Place | None:
+    """Where some ranks read the state that the others leave empty."""
+    for place in trail(state, frozenset()):
+        if place.value.op == "phi" and only(place.val.v, "rank", "member"):
+            ways = [each.root for each in sources(place) or ()]
+            read = [each for each in ways if each.value.op == "call"]
+            empty = [each for each in ways if each.value.op in ("dict", "const") and not each.value.args]
+            if read and empty:
+                return read[0]
+    return None
+
+
+def _report_state(call: Place, state: Place, loaded: Place) -> Finding:
+    return RULE.finding(
+        call.unit.path,
+        call.at,
+        f"`{call.method}`{call.where} takes each rank's shard of `{state.text}`, which only some ranks have read"
+        f" (`{loaded.method}`)",
+        help="pass `broadcast_from_rank0=True` in the `StateDictOptions`",
+        related=[Related(loaded.unit.path, loaded.at[0], "read here, on some ranks")],
+        context=f"{call.unit.qualname}:{call.method}",
+    )
 
 
 def _loaded(queries: Queries, call: Place, module: Place) -> Place | None:
@@ -89,6 +141,20 @@ def _finding(call: Place, loaded: Place) -> Finding:
     )
 
 
+_STATE = """
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+from torch.distributed.fsdp import fully_shard
+
+def load(model, path):
+    fully_shard(model)
+    state = {}
+    if {test}:
+        state = torch.load(path, map_location="cpu", mmap=True)
+    options = StateDictOptions(full_state_dict=True{more})
+    set_model_state_dict(model, state, options=options){mark}
+"""
 # one function makes the module, another wraps it, a third knows with which arguments
 _ACROSS = """
 import torch
@@ -115,6 +181,7 @@ def build(name):
 """
 
 INCORRECT = [
+    _STATE.replace("{test}", "dist.get_rank() == 0").replace("{more}", "").replace("{mark}", "  # error: MP553"),
     """
 import torch
 import torch.distributed as dist
@@ -142,6 +209,10 @@ def build(name):
 ]
 
 CORRECT = [
+    _STATE.replace("{test}", "dist.get_rank() == 0")
+    .replace("{more}", ", broadcast_from_rank0=True")
+    .replace("{mark}", ""),
+    _STATE.replace("{test}", "path").replace("{more}", "").replace("{mark}", ""),
     _ACROSS.replace("{sync}", ", sync_module_states=True").replace("{mark}", ""),
     _ACROSS.replace("{sync}", "").replace("{mark}", "").replace("dist.barrier()", "dist.broadcast(model.bias, src=0)"),
     """
