@@ -152,7 +152,38 @@ def main(loss, rate):
     return told.stacked(), told.listed()
 """
 
+_PADDED = """
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.nn.utils.rnn import pad_sequence
+from torch.utils.data import DataLoader, DistributedSampler
+
+def collate(samples):
+    words, tags = zip(*samples)
+    return pad_sequence(words, batch_first=True), pad_sequence(tags, batch_first=True)
+
+def gather(rows):
+    width = {width}
+    rows = F.pad(rows, (0, width - rows.size(1)))
+    out = rows.new_empty(dist.get_world_size() * rows.size(0), rows.size(1))
+    dist.all_gather_into_tensor(out, rows){mark}
+    return out
+
+def longest(rows):
+    width = torch.tensor(rows.size(1))
+    dist.all_reduce(width, op=dist.ReduceOp.MAX)
+    return int(width)
+
+def main(path):
+    data = torch.load(path)
+    for words, tags in DataLoader(data, 8, sampler=DistributedSampler(data), collate_fn=collate):
+        print(gather(tags).sum())
+"""
+
 INCORRECT = [
+    # as long as the longest sample of the rank's own batch
+    _PADDED.replace("{width}", "-(-rows.size(1) // 8) * 8").replace("{mark}", "  # error: MP519"),
     """
 import torch
 import torch.distributed as dist
@@ -248,6 +279,7 @@ class Trainer:
 ]
 
 CORRECT = [
+    _PADDED.replace("{width}", "longest(rows)").replace("{mark}", ""),
     _TOLD.format(told="print(rate)", mark=""),
     _TOLD.format(told='self.told["loss"] = loss + rate', mark=""),
     """

@@ -28,8 +28,23 @@ def _batch(at: Evaluation, keeping: Obj) -> Val:
     collate = picked(keeping[1], "collate_fn")
     if not collate.objs or collate == bare(OF_NOBODY):
         return join([_stacked(Val(frozenset({o}))) for o in sample.each]) if sample.objs else _OWN
-    made = [_called(at, o, sequence(sample)) for o in collate.each]
+    samples = Val(sequence(_own(sample)).objs, data())
+    made = [_called(at, o, samples) for o in collate.each]
     return join(made) if made else _OWN
+
+
+def _own(value: Val) -> Val:
+    """What each rank has for itself, with all its parts."""
+    objs: set[Obj] = set()
+    for o in value.objs:
+        if o[0] == "tuple":
+            objs |= tuple_of([_own(part) for part in o[1]]).objs
+        elif o[0] == "dict":
+            rest = None if o[2] is None else _own(o[2])
+            objs |= obj("dict", tuple((key, _own(held)) for key, held in o[1]), rest).objs
+        else:
+            objs.add(o)
+    return Val(frozenset(objs), value.v | data(), value.n, value.p, value.state)
 
 
 def _sample(at: Evaluation, dataset: Val) -> Val:

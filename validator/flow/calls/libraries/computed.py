@@ -75,6 +75,17 @@ def same(at: Evaluation, name: str, arguments: Arguments, receiver: Val, dotted:
     return Val(objs, v | _of_process(at, name, dotted, parts, v), n, p, state)
 
 
+def padded_alike(at: Evaluation, number: int) -> bool:
+    """Whether `pad` fills a tensor up to a size that is the same on all ranks: `F.pad(x, (0, longest - x.size(1)))`."""
+    values, call = at.code.values, at.code.values[number]
+    named = dict(zip(call.data.names, call.args[1:], strict=True))
+    given = named.get("pad", call.args[2] if len(call.args) > 2 and call.data.names[1] is None else -1)
+    amounts = values[at.root(given)] if given >= 0 else None
+    parts = amounts.args if amounts is not None and amounts.op in ("tuple", "list") else ()
+    rows = (values[at.root(part)] for part in parts)
+    return any(row.op == "binary" and row.data == "Sub" and UNIFORM in at.vals[row.args[0]].v for row in rows)
+
+
 def _length(arguments: Arguments, receiver: Val, dotted: str) -> Val:
     """How much something holds: as many as a group has ranks, where it is as long as that."""
     inner = arguments[0][1] if arguments and not receiver.objs and dotted else receiver

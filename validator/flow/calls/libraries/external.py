@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from validator.domains.axes import LOCAL, WHOLE, axes_of
 from validator.domains.placement import PLAIN
-from validator.domains.spmd import Causes, combined, held, only, rank, unsure
+from validator.domains.spmd import NONE, Causes, combined, held, only, rank, unsure
 from validator.flow.attributes import attribute
 from validator.flow.calls.arguments import Arguments
 from validator.flow.calls.construction import as_dictionary, construct
 from validator.flow.calls.elements import element
-from validator.flow.calls.libraries.computed import same
+from validator.flow.calls.libraries.computed import padded_alike, same
 from validator.flow.calls.libraries.containers import COPYING, LAZY
 from validator.flow.calls.libraries.environment import environment
 from validator.flow.calls.libraries.rows import by_row
@@ -222,6 +222,8 @@ def _undescribed(at: Evaluation, number: int, dotted: str, arguments: Arguments)
     if named in at.models.same or any(named.startswith(m + ".") for m in at.models.same_modules):
         given = arguments[:1] if last in COPYING else arguments  # `tqdm(rows, disable=…)` gives the rows
         found = same(at, last, given, BOTTOM, named)
+        if named == "torch.nn.functional.pad" and padded_alike(at, number):
+            found = Val(found.objs, found.v, NONE, found.p, found.state)
         is_object = not found.objs and last[:1].isupper() and not last.endswith("Tensor")
         if is_object and members_of(named) is not None:
             return Val(frozenset({("made", named)}), found.v, found.n, found.p, found.state)
