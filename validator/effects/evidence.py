@@ -17,7 +17,7 @@ from validator.flow.foreign import is_unknown
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
-from validator.flow.queries.ranks.random_draws import drawn_apart, draws
+from validator.flow.queries.ranks.random_draws import drawn_apart, draws, rows_of
 from validator.flow.values import BOTTOM, Obj, Val
 
 _LEAVES = frozenset({"param", "attr", "name", "free", "next", "call"})  # what brings a value into a test
@@ -64,7 +64,7 @@ def reads_data(place: Place) -> bool:
         if only(each.closed.n, "share"):
             return True
         if value.op == "call" and only(each.closed.v, "data"):
-            if each.unit is place.unit and each.method in numbers or _brings_own(each):
+            if (each.method in numbers or _brings_own(each)) if each.unit is place.unit else _is_of_process(each):
                 return True
             stack += _given_back(each)
         if value.op in _PARTS:
@@ -80,6 +80,11 @@ def _brings_own(call: Place) -> bool:
     site = call.result.sites.get(call.number)
     known = site is None or not site.targets or any(c.sure for c in call.closed.v if c.kind == "data")
     return known and not any(only(v, "data", "param") for v in given)
+
+
+def _is_of_process(call: Place) -> bool:
+    """Whether a library gives a call what each process has for itself: its clock, a random number."""
+    return any(row is not None and row.result in ("own", "drawn") for _, row in rows_of(call))
 
 
 def _given_back(call: Place) -> list[Place]:

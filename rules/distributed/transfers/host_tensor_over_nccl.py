@@ -21,6 +21,7 @@ from validator.finding import Finding
 from validator.flow.callgraph.spelled_arguments import origins
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside, is_test
+from validator.flow.queries.pure_functions import is_idle
 from validator.flow.queries.training.placements import decided_by
 from validator.flow.values import NONE_OBJ
 from validator.project import Project
@@ -78,9 +79,8 @@ def _is_made_on_host(place: Place) -> bool:
     if value.op != "call" or "device" in value.data.names or "**" in value.data.names:
         return False
     rows = [models.call(o[1]) for o in place.operand(0).val.each if o[0] == "ext" and o[1].startswith("torch.")]
-    return (
-        len(rows) == 1 and rows[0] is not None and rows[0].layout in _MAKING and not place.unit.managers(place.number)
-    )
+    managed = any(not is_idle(place.flow, place.unit, number) for number in place.unit.managers(place.number))
+    return len(rows) == 1 and rows[0] is not None and rows[0].layout in _MAKING and not managed
 
 
 INCORRECT = [
