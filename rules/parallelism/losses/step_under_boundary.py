@@ -61,9 +61,7 @@ def _engine(call: Place) -> str:
 
 def _boundary(step: Place) -> Place | None:
     """The test by DeepSpeed's own count under which alone a step is taken."""
-    code = step.unit.code
-    for branch, way in step.unit.control.settled(step.value.block):
-        test, holds = step.value_at(code.blocks[branch].end[1]).root, code.blocks[branch].end[2] == way
+    for test, holds in step.settled_tests:
         asked = test.value.op == "call" and test.method == _BOUNDARY and holds
         if asked and _engine(test) == _engine(step) and _is_engine(step):
             return test

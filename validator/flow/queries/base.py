@@ -148,6 +148,16 @@ class Place(NamedTuple):
             yield self.operand(0)
 
     @property
+    def settled_tests(self) -> Iterator[tuple[Place, bool]]:
+        """The tests that can only have come out one way where this runs, without negations, and whether they held."""
+        blocks = self.unit.code.blocks
+        for branch, way in self.unit.control.settled(self.value.block):
+            test, holds = self.value_at(blocks[branch].end[1]).root, blocks[branch].end[2] == way
+            while test.value.op == "unary" and test.value.data == "Not":
+                test, holds = test.operand(0).root, not holds
+            yield test, holds
+
+    @property
     def is_switched_off(self) -> bool:
         """Whether a test around the place asks for an attribute that is the same constant in all objects, and leads
         elsewhere: `if self.flag: …` where `__init__` sets `self.flag = False`, and nobody anything else."""

@@ -62,14 +62,9 @@ def _is_cut(call: Place) -> bool:
 
 def is_in_evaluation(place: Place) -> bool:
     """Whether a value is only computed where a test finds that a module is not in training (`if not self.training`)."""
-    code = place.unit.code
-    for branch, way in place.unit.control.settled(place.value.block):
-        test, holds = code.values[place.unit.root(code.blocks[branch].end[1])], code.blocks[branch].end[2] == way
-        while test.op == "unary" and test.data == "Not":
-            test, holds = code.values[place.unit.root(test.args[0])], not holds
-        if test.op == "attr" and test.data == "training" and not holds:
-            return True
-    return False
+    return any(
+        test.value.op == "attr" and test.value.data == "training" and not holds for test, holds in place.settled_tests
+    )
 
 
 def _chosen_in_evaluation(call: Place) -> set[Unit]:
