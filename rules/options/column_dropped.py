@@ -22,12 +22,12 @@ from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.training.trainers import is_trainer
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP320", "column-dropped", "warning", stable_since="0.6.0", tokens=("data_collator",), solves=True)
 
-_TRAINERS = frozenset({"transformers.Trainer", "transformers.Seq2SeqTrainer"})
 _CHOOSING = ("_set_signature_columns_if_needed", "_remove_unused_columns", "get_train_dataloader")
 # Parameters of the `forward` methods of transformers 4 and 5, and the names of labels, which the Trainer keeps.
 _KEPT = frozenset({
@@ -43,27 +43,17 @@ def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     if any(b"remove_unused_columns" in source.data for source in project.files.values()):
         return
+    models = queries.flow.models
     taken = {each.name for method in project.functions() if method.name == "forward" for each in method.facts.params}
     for unit in queries.mentioning("data_collator"):
         for call in queries.calls_in(unit) if not is_aside(unit.path) else ():
             collator = call.argument("data_collator") if "data_collator" in call.value.data.names else None
-            if collator is None or not _is_trainer(queries, call):
+            made = call.operand(0).closed.each if collator is not None else ()
+            if collator is None or not made or not all(is_trainer(models, o, _CHOOSING) for o in made):
                 continue
             for key, read in _asked(queries, collator):
                 if key not in taken | _KEPT:
                     yield _report(call, key, read)
-
-
-def _is_trainer(queries: Queries, call: Place) -> bool:
-    """Whether a call makes a Trainer of transformers that keeps the columns it always keeps."""
-    made = call.operand(0).closed.each
-    for o in made:
-        bases = o[1].external_bases if o[0] == "class" else (str(o[1]),) if o[0] == "ext" else ()
-        if not any(queries.flow.models.named(base) in _TRAINERS for base in bases):
-            return False
-        if o[0] == "class" and any(o[1].find(name) is not None for name in _CHOOSING):
-            return False
-    return bool(made)
 
 
 def _asked(queries: Queries, collator: Place) -> Iterator[tuple[str, Place]]:

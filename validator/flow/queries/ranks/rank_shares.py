@@ -8,15 +8,13 @@ from typing import NamedTuple
 from validator.domains.axes import LOCAL, SOME, WHOLE, Axes
 from validator.flow.calls.groups import axes_in
 from validator.flow.queries.base import Place, Queries
-from validator.flow.values import Obj
-from validator.models import Models
+from validator.flow.queries.training.trainers import is_trainer
 
 LOADER = "torch.utils.data.DataLoader"
 _CHUNKING = frozenset({"chunk", "tensor_split", "array_split"})
 _WRAPPING = frozenset({"enumerate", "tqdm", "iter"})
 _EQUALITY = frozenset({"Eq", "NotEq"})
 _ATTACHED = frozenset({"lightning.LightningModule", "lightning.LightningDataModule"})
-_TRAINER = "transformers.Trainer"
 _TRAINED = {"train_dataset": "get_train_dataloader", "eval_dataset": "get_eval_dataloader"}
 _INJECTING = ("use_distributed_sampler", "replace_sampler_ddp")  # the second in Lightning before 2.0
 
@@ -93,17 +91,8 @@ def dealt_by_trainer(queries: Queries) -> Iterator[Share]:
             for call in queries.calls_in(unit):
                 data = call.argument(name) if name in call.value.data.names else None
                 made = call.operand(0).closed.each if data is not None else ()
-                if data is not None and made and all(_is_trainer(models, o, own) for o in made):
+                if data is not None and made and all(is_trainer(models, o, (own,)) for o in made):
                     yield Share(None, None, call, data)
-
-
-def _is_trainer(models: Models, o: Obj, own: str) -> bool:
-    """Whether a class is the Trainer of transformers, or one below it without a method of its own by that name."""
-    if o[0] == "ext":
-        return models.named(str(o[1])) == _TRAINER
-    if o[0] != "class":
-        return False
-    return any(models.named(base) == _TRAINER for base in o[1].external_bases) and o[1].find(own) is None
 
 
 def _of_steps(call: Place) -> Share | None:

@@ -1,0 +1,19 @@
+"""The Trainer of transformers and the classes of a project below it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from validator.flow.values import Obj
+from validator.models import Models
+
+_TRAINERS = frozenset({"transformers.Trainer", "transformers.Seq2SeqTrainer"})
+
+
+def is_trainer(models: Models, o: Obj, without: Collection[str]) -> bool:
+    """Whether a class is a Trainer of transformers, or one below it that has none of some methods of its own."""
+    if o[0] == "ext":
+        return models.named(str(o[1])) in _TRAINERS
+    if o[0] != "class" or any(o[1].find(name) is not None for name in without):
+        return False
+    return any(models.named(base) in _TRAINERS for base in o[1].external_bases)
