@@ -57,6 +57,27 @@ def _report(row: Differing) -> Finding:
     )
 
 
+_GATHERED = """import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def gather(tensors):
+    found = []
+    for tensor in tensors:
+        parts = [torch.ones_like(tensor) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, tensor)
+        found.append(torch.cat(parts))
+    return found
+
+
+def main(model, data, meter):
+    for clips, labels, numbers in DataLoader(data, sampler=DistributedSampler(data)):{mark}
+        preds = model(clips)
+        {names} = gather([{names}])
+        meter.update(preds.cpu(), labels.cpu(), numbers.cpu())
+"""
+
 INCORRECT = (
     """# before: sampler.py
 import torch
@@ -187,47 +208,10 @@ def shard(config):
     return f"{index} of {config.num_shard}"
 """,
     # one of several that were gathered together; the order of a set of texts
-    """# before: test.py
-import torch
-import torch.distributed as dist
-from torch.utils.data import DataLoader, DistributedSampler
-
-
-def gather(tensors):
-    found = []
-    for tensor in tensors:
-        parts = [torch.ones_like(tensor) for _ in range(dist.get_world_size())]
-        dist.all_gather(parts, tensor)
-        found.append(torch.cat(parts))
-    return found
-
-
-def main(model, data, meter):
-    for clips, labels, numbers in DataLoader(data, sampler=DistributedSampler(data)):
-        preds = model(clips)
-        preds, labels, numbers = gather([preds, labels, numbers])
-        meter.update(preds.cpu(), labels.cpu(), numbers.cpu())
-# file: test.py
-import torch
-import torch.distributed as dist
-from torch.utils.data import DataLoader, DistributedSampler
-
-
-def gather(tensors):
-    found = []
-    for tensor in tensors:
-        parts = [torch.ones_like(tensor) for _ in range(dist.get_world_size())]
-        dist.all_gather(parts, tensor)
-        found.append(torch.cat(parts))
-    return found
-
-
-def main(model, data, meter):
-    for clips, labels, numbers in DataLoader(data, sampler=DistributedSampler(data)):  # error: MP913
-        preds = model(clips)
-        preds, labels = gather([preds, labels])
-        meter.update(preds.cpu(), labels.cpu(), numbers.cpu())
-""",
+    "# before: test.py\n"
+    + _GATHERED.replace("{names}", "preds, labels, numbers").replace("{mark}", "")
+    + "# file: test.py\n"
+    + _GATHERED.replace("{names}", "preds, labels").replace("{mark}", "  # error: MP913"),
     """# before: loaders.py
 import torch.distributed as dist
 

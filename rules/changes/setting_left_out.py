@@ -39,8 +39,7 @@ def check_change(change: Change) -> Iterator[Finding]:
         )
 
 
-_BUILDERS = """# before: build.py
-import os
+_BUILDERS = """import os
 
 
 class Builder:
@@ -57,7 +56,7 @@ class First(Builder):
 
     def build(self):
         info = self.config.build_info
-        return [os.path.join(info.storage, "first.json")]
+        return [os.path.join(info.storage, {first})]
 
 
 class Second(Builder):
@@ -65,8 +64,9 @@ class Second(Builder):
 
     def build(self):
         info = self.config.build_info
-        return [os.path.join(info.storage, "second.json")]
-# before: configs/first.yaml
+        return [os.path.join(info.storage, {second})]
+"""
+_FILES = """# before: configs/first.yaml
 build_info:
   storage: data/first
 # file: configs/second.yaml
@@ -79,38 +79,13 @@ build_info:
 build_info:
   storage: data/first
   ann_file: first.json
-# file: build.py
-import os
-
-
-class Builder:
-    def __init__(self, config):
-        self.config = config
-
-    def build(self):
-        info = self.config.build_info
-        return [os.path.join(info.storage, "train.json")]
-
-
-class First(Builder):
-    CONFIGS = {"default": "configs/first.yaml"}
-
-    def build(self):
-        info = self.config.build_info
-        return [os.path.join(info.storage, info.ann_file)]
-
-
-class Second(Builder):
-    CONFIGS = {"default": "configs/second.yaml"}
-
-    def build(self):
-        info = self.config.build_info
-        return [os.path.join(info.storage, {read})]
 """
 
 
 def _builders(second: str, read: str) -> str:
-    return _BUILDERS.replace("{second}", second).replace("{read}", read)
+    before = _BUILDERS.replace("{first}", '"first.json"').replace("{second}", '"second.json"')
+    after = _BUILDERS.replace("{first}", "info.ann_file").replace("{second}", read)
+    return f"# before: build.py\n{before}{_FILES.replace('{second}', second)}# file: build.py\n{after}"
 
 
 _RECIPES = """# before: train.py

@@ -130,16 +130,14 @@ def _unpacked(project: Project) -> Iterator[tuple[_Section, Place, tuple[Callee,
 
 def _comes_here(part: Part, place: Place) -> bool:
     """Whether a section comes to a call, as far as tests of what it has under other keys tell (`kind == "linear"`)."""
-    for branch, way in place.unit.control.settled(place.value.block):
-        end = place.unit.code.blocks[branch].end
-        test = place.value_at(end[1]).root
+    for test, held in ((each.root, way) for each, way in place.settled_tests):
         if test.value.op != "compare" or test.value.data not in _TELLING:
             continue
         child = part.node.children.get(_key_of(test.operand(0)))
         allowed = _constants(test.operand(1))
         if child is not None and allowed is not None:
             holds = (child.value in allowed) is (test.value.data in ("Eq", "In"))
-            if holds is not (way == end[2]):
+            if holds is not held:
                 return False
     return True
 

@@ -81,13 +81,10 @@ def _transfer(call: Place) -> Transfer:
 
 def rank_at(place: Place) -> int | None:
     """The one rank of the job that comes to a place, where the branches around it leave one."""
-    blocks = place.unit.code.blocks
-    for branch, way in place.unit.control.settled(place.value.block):
-        end = blocks[branch].end
-        test = place.value_at(end[1]).root
+    for test, held in ((each.root, way) for each, way in place.settled_tests):
         if test.value.op != "compare" or test.value.data not in ("Eq", "NotEq"):
             continue
-        holds = (way == end[2]) == (test.value.data == "Eq")
+        holds = held == (test.value.data == "Eq")
         sides = [test.operand(0).closed, test.operand(1).closed]
         numbers = [side.constant() for side in sides if isinstance(side.constant(), int)]
         is_rank = any(side.objs and all(o[:2] == ("ordinal", "job") for o in side.each) for side in sides)

@@ -42,7 +42,7 @@ class Variants:
     def rules_out(self, user: Place, module: Module) -> bool:
         """Whether a condition around a value asks for another value of a variable than what it is set to wherever a
         module is imported."""
-        asked = [row for test, way in _around(user) if (row := self._asked(test, way)) is not None]
+        asked = [row for test, way in user.settled_tests if (row := self._asked(test, way)) is not None]
         settings = dict(self._of(module)) if asked else {}
         return any(variable in settings and (settings[variable] in held) is not way for variable, held, way in asked)
 
@@ -142,14 +142,6 @@ def _module(o: Obj) -> Module | None:
         found: Module = o[1].module
         return found
     return o[1] if o[0] == "module" and isinstance(o[1], Module) else None
-
-
-def _around(user: Place) -> Iterator[tuple[Place, bool]]:
-    """The conditions that decide whether a value is come to, each with what it is there."""
-    for branch, way in user.unit.control.settled(user.value.block):
-        kind, test, *ways = user.unit.code.blocks[branch].end
-        if kind == "branch":
-            yield user.value_at(test), way == ways[0]
 
 
 def _constants(place: Place, several: bool) -> list[Any] | None:

@@ -299,6 +299,11 @@ class Models:
         return frozenset(row.name for row in self.calls.values() if row.starts)
 
     @cached_property
+    def given_batches(self) -> frozenset[str]:
+        """The names of the methods that some library passes batches of this rank's data."""
+        return frozenset(name for library in self.objects.values() for name in library.batches)
+
+    @cached_property
     def running(self) -> frozenset[str]:
         """The names of the calls that run a function which they are passed."""
         return frozenset(row.name for row in self.calls.values() if row.runs is not None)

@@ -23,7 +23,6 @@ from validator.effects.condition_keys import Key
 from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.training.placements import known_at
 from validator.project import Project
 from validator.rule import Rule
 
@@ -71,7 +70,7 @@ def _forwards(queries: Queries, unit: Unit) -> Iterator[Forward]:
 
 def _known(call: Place) -> Iterator[tuple[Key, Place, bool]]:
     """The conditions that hold where a call runs, or do not: of `a and b` each part."""
-    stack = list(known_at(call))[::-1]
+    stack = list(call.settled_tests)[::-1]
     while stack:
         test, holds = stack.pop()
         test = test.origin

@@ -23,7 +23,7 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.training.loop_rounds import Way, asserted, coincide, deciding, ways_of, ways_to
+from validator.flow.queries.training.loop_rounds import Way, coincide, deciding, ways_of, ways_to
 from validator.flow.queries.training.optimizers import optimizer_of
 from validator.project import Project
 from validator.rule import Rule
@@ -75,7 +75,7 @@ def _told(place: Place) -> Iterator[tuple[int, bool]]:
     unit = place.unit
     for branch, way in unit.control.settled(place.value.block):
         end = unit.code.blocks[branch].end
-        test, holds = asserted(place.value_at(end[1]), way == end[2])
+        test, holds = place.value_at(end[1]).asserted(way == end[2])
         if test.value.op == "param":
             yield test.value.data[0], holds
 

@@ -74,14 +74,19 @@ def _takes_whole(options: Place) -> bool:
 
 def _read_on_one(state: Place) -> Place | None:
     """Where some ranks read the state that the others leave empty."""
-    for place in trail(state, frozenset()):
-        if place.value.op == "phi" and only(place.val.v, "rank", "member"):
-            ways = [each.root for each in sources(place) or ()]
-            read = [each for each in ways if each.value.op == "call"]
-            empty = [each for each in ways if each.value.op in ("dict", "const") and not each.value.args]
-            if read and empty:
-                return read[0]
+    for ways in _ways_by_rank(state, "phi"):
+        read = [each for each in ways if each.value.op == "call"]
+        empty = [each for each in ways if each.value.op in ("dict", "const") and not each.value.args]
+        if read and empty:
+            return read[0]
     return None
+
+
+def _ways_by_rank(value: Place, *choosing: str) -> Iterator[list[Place]]:
+    """What a value may be where ranks take different ways to it."""
+    for place in trail(value, frozenset()):
+        if place.value.op in choosing and only(place.val.v, "rank", "member"):
+            yield [each.root for each in sources(place) or ()]
 
 
 def _report_state(call: Place, state: Place, loaded: Place) -> Finding:
@@ -109,12 +114,10 @@ def _loaded(queries: Queries, call: Place, module: Place) -> Place | None:
 def _made_apart(module: Place) -> Place | None:
     """Where one rank loads the module that others only make: on one of the ways to a variable, or in a function that
     gives it."""
-    for place in trail(module, frozenset()):
-        if place.value.op in ("phi", "call") and only(place.val.v, "rank", "member"):
-            makers = [each.root for each in sources(place) or ()]
-            loading = [each for each in makers if each.value.op == "call" and each.method in _LOADING]
-            if loading and len(loading) < len(makers):
-                return loading[0]
+    for makers in _ways_by_rank(module, "phi", "call"):
+        loading = [each for each in makers if each.value.op == "call" and each.method in _LOADING]
+        if loading and len(loading) < len(makers):
+            return loading[0]
     return None
 
 

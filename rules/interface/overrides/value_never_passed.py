@@ -26,7 +26,7 @@ from validator.rule import Rule
 
 RULE = Rule("MP159", "value-never-passed", "error", stable_since="0.6.0")
 
-_COMPARING = ("Eq", "NotEq", "In", "NotIn")
+_OUTCOMES = {"Eq": "never holds", "In": "never holds", "NotEq": "always holds", "NotIn": "always holds"}
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -53,14 +53,13 @@ def _check(queries: Queries, unit: Unit, passed: dict[str, list[str]]) -> Iterat
     for test in queries.values(unit, "compare"):
         asked = test.operand(0).root
         known = passed.get(unit.code.params[asked.value.data[0]][0]) if asked.value.op == "param" else None
-        wanted = _texts(test.operand(1)) if known and test.value.data in _COMPARING else []
+        wanted = _texts(test.operand(1)) if known and test.value.data in _OUTCOMES else []
         if known and wanted and not set(wanted) & set(known):
             yield RULE.finding(
                 unit.path,
                 test.at,
-                f"`{test.text}`{test.where} never holds: the library passes {', '.join(map(repr, known))}"
-                if test.value.data in ("Eq", "In")
-                else f"`{test.text}`{test.where} always holds: the library passes {', '.join(map(repr, known))}",
+                f"`{test.text}`{test.where} {_OUTCOMES[test.value.data]}: the library passes"
+                f" {', '.join(map(repr, known))}",
                 help="compare with what is passed",
                 context=f"{unit.qualname}:{test.text}",
             )

@@ -73,16 +73,14 @@ def _mean_behind(value: Place) -> Place | None:
 def _is_reached(place: Place, call: Place) -> bool:
     """Whether a call comes to a place of the function that it runs: the switches around that are on."""
     unit = place.unit
-    for branch, way in unit.control.settled(place.value.block):
-        end = unit.code.blocks[branch].end
-        test = Place(place.flow, unit, end[1]).root
+    for test, holds in ((each.root, way) for each, way in place.settled_tests):
         if test.value.op != "param":
             continue
         given = argument_of(call.unit, call.number, unit, test.value.data[0])
         value = (
             call.value_at(given).val if given is not None else place.flow.parameters.default(unit, test.value.data[1])
         )
-        if value.constant() is None or bool(value.constant()) is not (way == end[2]):
+        if value.constant() is None or bool(value.constant()) is not holds:
             return False
     return True
 

@@ -55,8 +55,7 @@ def _by_epoch(given: Place) -> Iterator[Place]:
     """The schedules in what is given back that are stepped at the end of each epoch."""
     root = given.root
     if root.value.op == "dict":
-        entries = _entries(root)
-        schedule = entries.get("lr_scheduler")
+        schedule = root.entries.get("lr_scheduler")
         yield from _of_entry(schedule) if schedule is not None else ()
     elif root.value.op == "tuple" and len(root.value.args) == 2:
         schedules = root.operand(1).root
@@ -69,16 +68,9 @@ def _of_entry(entry: Place) -> Iterator[Place]:
     if root.value.op != "dict":
         yield root
         return
-    entries = _entries(root)
-    interval, schedule = entries.get("interval"), entries.get("scheduler")
+    interval, schedule = root.entries.get("interval"), root.entries.get("scheduler")
     if schedule is not None and (interval is None or interval.closed.is_const("epoch")):
         yield schedule.root
-
-
-def _entries(table: Place) -> dict[str, Place]:
-    pairs = zip(table.value.args[::2], table.value.args[1::2], strict=True)
-    named = ((table.value_at(key).val.constant(), table.value_at(held)) for key, held in pairs if key >= 0)
-    return {key: held for key, held in named if isinstance(key, str)}
 
 
 def _counts_steps(queries: Queries, schedule: Place) -> bool:

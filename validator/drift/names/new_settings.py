@@ -56,9 +56,10 @@ class NewSettings:
         found: list[Lacking] = []
         for name, given in sorted(self._given.items()):
             asked = self._newly_asked(name)
-            named = {source for row in asked for source in self._named_by(row)}
+            naming = [(row, self._named_by(row)) for row in asked]
+            named = frozenset[SourceFile]().union(*(sources for _, sources in naming))
             for source in sorted(named or self._beside(given), key=lambda each: each.path):
-                mine = [row for row in asked if source in self._named_by(row)] or asked
+                mine = [row for row, sources in naming if source in sources] or asked
                 at = self._place_for(source, name, given, mine, bool(named))
                 if mine and at is not None:
                     first = given[0]
@@ -92,7 +93,7 @@ class NewSettings:
             return []
         return [row for row in rows if row.unit is not None and row.role == "asks"]
 
-    def _named_by(self, row: Occurrence) -> list[SourceFile]:
+    def _named_by(self, row: Occurrence) -> frozenset[SourceFile]:
         """The files of settings that the class which asks, or else its module, names."""
         assert row.unit is not None
         units = [each for each in self.after.units(row.unit.module).values() if _belongs(each, row.unit)]
@@ -102,11 +103,11 @@ class NewSettings:
             for value in unit.code.values
             if value.op == "const" and isinstance(value.data, str) and value.data.endswith(_SUFFIXES)
         }
-        return [
+        return frozenset(
             source
             for source in self.after.project.files.values()
             if any(source.path == text or source.path.endswith("/" + text.lstrip("./")) for text in texts)
-        ]
+        )
 
     def _beside(self, given: list[_Given]) -> set[SourceFile]:
         folders = {posixpath.dirname(each.source.path) for each in given}

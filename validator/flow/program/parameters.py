@@ -56,7 +56,9 @@ class Parameters:
 
     def is_batch(self, unit: Unit, name: str) -> bool:
         """Whether a library passes a method a batch of this rank's data."""
-        bases = unit.cls.external_bases if unit.cls is not None else ()
+        if unit.cls is None or unit.name not in self.flow.models.given_batches:
+            return False
+        bases = unit.cls.external_bases
         return any(self.flow.models.library(base).batches.get(unit.name) == name for base in bases)
 
     def _behind_tests(self, caller: Unit, site: int, unit: Unit, position: int, value: Val) -> Val:

@@ -149,13 +149,25 @@ class Place(NamedTuple):
 
     @property
     def settled_tests(self) -> Iterator[tuple[Place, bool]]:
-        """The tests that can only have come out one way where this runs, without negations, and whether they held."""
-        blocks = self.unit.code.blocks
+        """The tests that can only have come out one way where this runs, and whether they held."""
         for branch, way in self.unit.control.settled(self.value.block):
-            test, holds = self.value_at(blocks[branch].end[1]).root, blocks[branch].end[2] == way
-            while test.value.op == "unary" and test.value.data == "Not":
-                test, holds = test.operand(0).root, not holds
-            yield test, holds
+            kind, test, *ways = self.unit.code.blocks[branch].end
+            if kind == "branch":
+                yield self.value_at(test), way == ways[0]
+
+    @property
+    def entries(self) -> dict[str, Place]:
+        """Of a dictionary that is written out what stands under each text."""
+        pairs = zip(self.value.args[::2], self.value.args[1::2], strict=True) if self.value.op == "dict" else ()
+        named = ((self.value_at(key).val.constant(), held) for key, held in pairs if key >= 0)
+        return {key: self.value_at(held) for key, held in named if isinstance(key, str)}
+
+    def asserted(self, holds: bool) -> tuple[Place, bool]:
+        """A test without `not`, and how it comes out."""
+        place = self.root
+        while place.value.op == "unary" and place.value.data == "Not":
+            place, holds = place.operand(0).root, not holds
+        return place, holds
 
     @property
     def is_switched_off(self) -> bool:

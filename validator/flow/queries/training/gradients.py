@@ -63,7 +63,8 @@ def _is_cut(call: Place) -> bool:
 def is_in_evaluation(place: Place) -> bool:
     """Whether a value is only computed where a test finds that a module is not in training (`if not self.training`)."""
     return any(
-        test.value.op == "attr" and test.value.data == "training" and not holds for test, holds in place.settled_tests
+        asked.value.op == "attr" and asked.value.data == "training" and not held
+        for asked, held in (test.asserted(holds) for test, holds in place.settled_tests)
     )
 
 

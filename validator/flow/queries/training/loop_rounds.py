@@ -332,16 +332,8 @@ def deciding(place: Place) -> Iterator[Switch]:
 
 def switch(place: Place, holds: bool) -> Switch | None:
     """The comparison that a value is, or that it is the opposite of."""
-    place, holds = asserted(place, holds)
+    place, holds = place.asserted(holds)
     return Switch(place, holds) if place.value.op == "compare" else None
-
-
-def asserted(place: Place, holds: bool) -> tuple[Place, bool]:
-    """A condition without `not`, and how it comes out."""
-    place = place.root
-    while place.value.op == "unary" and place.value.data == "Not":
-        place, holds = place.operand(0).root, not holds
-    return place, holds
 
 
 def ways_to(place: Place) -> list[Way]:
@@ -378,7 +370,7 @@ def _by(place: Place, row: tuple[int, int]) -> list[Way]:
 
 def _outcomes(place: Place, holds: bool) -> list[Way]:
     """The ways by which a condition comes out so; the empty one where that hangs on something else."""
-    place, holds = asserted(place, holds)
+    place, holds = place.asserted(holds)
     if place.value.op == "compare":
         return [(Switch(place, holds),)]
     chosen = _short_circuit(place)

@@ -304,21 +304,13 @@ def excluded(first: Place, last: Place) -> bool:
 def _held(place: Place) -> list[tuple[Key, object, bool]]:
     """What is known to hold where a value is reached: (subject, constant, whether they are equal)."""
     found: list[tuple[Key, object, bool]] = []
-    for test, holds in known_at(place):
+    for test, holds in place.settled_tests:
         for key, each in assume({}, test.key, holds).items():
             if key[:2] == ("compare", "Eq") and key[3][0] == "const":
                 found.append((key[2], repr(key[3]), each))
             else:
                 found.append((key, "true", each))
     return found
-
-
-def known_at(place: Place) -> Iterator[tuple[Place, bool]]:
-    """The tests around a value of which it is known whether they hold where it is reached."""
-    code = place.unit.code
-    for branch, way in place.unit.control.settled(place.value.block):
-        end = code.blocks[branch].end
-        yield place.value_at(end[1]), way == end[2]
 
 
 def computed_from(

@@ -103,9 +103,7 @@ def _states(given: Place) -> Iterator[tuple[str, Place]]:
     for each in queue:
         value = each.value
         if value.op == "dict":
-            pairs = zip(value.args[::2], value.args[1::2], strict=True)
-            named = [(each.value_at(key).val.constant(), held) for key, held in pairs if key >= 0]
-            yield from ((str(key), each.value_at(held)) for key, held in named if isinstance(key, str))
+            yield from each.entries.items()
         elif value.op == "call" and each.method == "state_dict":
             yield "", each
         elif value.op == "call" and each.method == "dict":
