@@ -246,7 +246,7 @@ class Divergences:
             if position == 0 and unit.has_receiver:
                 continue
             passed: Val = self.flow.solver.settled(("argument", unit, position))
-            told = passed is BOTTOM or passed is UNKNOWN or parameters.is_batch(unit, name)
+            told = passed is BOTTOM or passed is UNKNOWN or parameters.is_batch(unit, position)
             value = parameters.assumed(unit, position) if told else Val()
             bindings.append((position, value))
         return Target(unit, tuple(bindings))

@@ -93,7 +93,7 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 {name = result}` (`as it`: it varies as the object does), `axes`, `bases = [names]`, `forwards = true` (attributes that
 it lacks are those of what it keeps as `module`),
 `passes = {method = {parameter = [values]}}`: the library passes a method of a class below it one of these values.
-`batches = {method = parameter}`: the library passes a method of a class below it a batch of this rank's data.
+`batches = {method = position}`: the library passes a method of a class below it a batch of this rank's data there (0: self).
 `entrances = {name = {runs = method, before = count, unless = method}}`: calling `name` of a class below it runs this
 method, of which it fills so many parameters first, but for classes that have the other one,
 `inside = step` (of `NAME()` or `NAME(argument)`, a context manager: how what is made in it is placed).
@@ -246,7 +246,7 @@ class Library(NamedTuple):
     forwards: bool = False  # whether attributes that it lacks are those of the module that it keeps
     entrances: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (name that is called -> what runs; see `[objects]`)
     passes: dict[str, dict[str, list[str]]] = {}  # noqa: RUF012  (method -> parameter -> what it may get)
-    batches: dict[str, str] = {}  # noqa: RUF012  (method -> its parameter that gets this rank's data)
+    batches: dict[str, int] = {}  # noqa: RUF012  (method -> the position of the parameter that gets this rank's data)
 
 
 class Hook(NamedTuple):

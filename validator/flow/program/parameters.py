@@ -29,7 +29,7 @@ class Parameters:
         if position == 0 and (started := of_program(unit)) is not BOTTOM:
             return started
         name = unit.code.params[position][0]
-        found = [UNKNOWN.with_causes(v=data())] if self.is_batch(unit, name) else []
+        found = [UNKNOWN.with_causes(v=data())] if self.is_batch(unit, position) else []
         if not self.flow.calls_by_name.is_spoken_of(unit):
             return join(found) if found else UNKNOWN
         callers = self.flow.callers(unit)
@@ -54,12 +54,12 @@ class Parameters:
                 found.append(value)
         return join_origins(found)
 
-    def is_batch(self, unit: Unit, name: str) -> bool:
+    def is_batch(self, unit: Unit, position: int) -> bool:
         """Whether a library passes a method a batch of this rank's data."""
         if unit.cls is None or unit.name not in self.flow.models.given_batches:
             return False
         bases = unit.cls.external_bases
-        return any(self.flow.models.library(base).batches.get(unit.name) == name for base in bases)
+        return any(self.flow.models.library(base).batches.get(unit.name) == position for base in bases)
 
     def _behind_tests(self, caller: Unit, site: int, unit: Unit, position: int, value: Val) -> Val:
         """What a call passes, without the objects that tests of their class around it have told apart."""
@@ -116,7 +116,7 @@ class Parameters:
 
         name, models = unit.code.params[position][0], self.flow.models
         value = Val()
-        if self.is_batch(unit, name):
+        if self.is_batch(unit, position):
             value = Val(v=data())
         elif name in models.ranks["names"]:
             value = Val(v=rank(axes_of(name) - WHOLE or WHOLE, sure=False))
