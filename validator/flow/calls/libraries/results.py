@@ -146,6 +146,12 @@ def _group(it: _Described) -> Val:
     return made_group(it.at, it.number, it.row, it.arguments)
 
 
+def _subgroups(it: _Described) -> Val:
+    """The group of this rank, of several that cover the job, and all of them."""
+    own = group_of(SOME, "every")
+    return tuple_of([own, sequence(own)])
+
+
 def _mesh(it: _Described) -> Val:
     return made_mesh(it.arguments)
 
@@ -346,6 +352,7 @@ def _holding(it: _Described) -> Val:
 
 _BY_WORD: dict[object, Callable[[_Described], Val]] = {
     "rank": _rank, "job rank": _job_rank, "job ranks": _job_rank, "size": _size, "several": _several, "group": _group,
+    "subgroups": _subgroups,
     "mesh": _mesh, "uniform": _uniform, "own": _own, "listing": _listing, "drawn": _drawn, "content": _content,
     "state": _state, "read": _read, "all read": _all_read, "section": _section, "sections": _sections,
     "parser": _parser, "command": _command, "namespace": _namespace, "namespace and rest": _namespace_and_rest,
