@@ -99,8 +99,9 @@ def _range(arguments: Arguments, v: Causes) -> Val:
     """A `range`, whose bounds vary by `v`."""
     sizes = as_long_as(arguments[0][1]) if len(arguments) == 1 else frozenset()
     bounds = [given.v for _, given in arguments]
-    # `range(rank, count, size)` is as long on all ranks where the count can be shared out evenly
-    n = between(*bounds) if len(bounds) == 2 else v if len(bounds) < 3 else unsure(v)
+    n = between(*bounds[:2]) if len(bounds) > 1 else v
+    if len(bounds) > 2:  # `range(rank, count, size)` is as long on all ranks where the count can be shared out evenly
+        n = unsure(n)
     held = v if len(bounds) == 2 else NONE  # what stands in it, though it be as long
     return Val(sequence(index_in(sizes)).objs | sizes, held, n)
 
