@@ -222,6 +222,23 @@ torchrun --nproc_per_node 8 train.py{options}
 """
 
 INCORRECT = [
+    """
+import deepspeed
+import ray
+import torch.distributed as dist
+
+@ray.remote(num_gpus=1)
+class PolicyActor:
+    def __init__(self, rank, engine):
+        self.rank, self.engine = rank, engine
+
+    def send(self, channel):
+        for param in self.engine.module.parameters():
+            if self.rank == 0:
+                with deepspeed.zero.GatheredParameters([param]):  # error: MP501
+                    channel.send(param.data)
+        dist.barrier()
+""",
     # what a script shards is saved by all ranks
     _SAVING.format(test="if self.args.should_save:", mark="  # error: MP501", options=" --deepspeed zero2.json"),
     # who goes round again comes to the same place, never to the other one; or may leave the loop before

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from validator.domains.spmd import data, unsure
 from validator.flow.annotations import declared
 from validator.flow.callgraph.sections import of_program
+from validator.flow.foreign import likely_rank
 from validator.flow.narrowing import kept_by
 from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_test
@@ -52,7 +53,13 @@ class Parameters:
                 if passed.away:
                     value = self._per_process(caller, passed.site, value, unit, position)
                 found.append(value)
-        return join_origins(found)
+        return join_origins(found) if found else self._of_starter(unit, name)
+
+    def _of_starter(self, unit: Unit, name: str) -> Val:
+        """What is passed by who is not seen, where a class is made for other processes: `@ray.remote`. A number with
+        the name of a rank is likely one."""
+        is_made = unit.cls is not None and unit.name == "__init__"
+        return likely_rank(name) if is_made and name in self.flow.models.ranks["names"] else BOTTOM
 
     def is_batch(self, unit: Unit, position: int) -> bool:
         """Whether a library passes a method a batch of this rank's data."""
