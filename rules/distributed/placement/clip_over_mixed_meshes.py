@@ -2,7 +2,8 @@
 
 What it does
     Reports `torch.nn.utils.clip_grad_norm_` in a class or function that applies tensor parallelism
-    (`parallelize_module`, `distribute_tensor`) on one mesh and `fully_shard` on another.
+    (`parallelize_module`, `distribute_tensor`) on one mesh and `fully_shard` on another. Silent where the plan has
+    `SequenceParallel`, which splits the norms, too.
 
 Why is this bad
     Parameters that tensor parallelism leaves alone live on the data-parallel mesh only, the others on both. The norm
@@ -18,7 +19,7 @@ from collections.abc import Iterator
 
 from validator.domains.placement import steps_of
 from validator.finding import Finding, Related
-from validator.flow.queries.base import Queries
+from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.training.placements import Placings, asks_first
 from validator.project import Project
@@ -30,15 +31,15 @@ _BOTH = {"tp", "fsdp2"}
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    placings = project.analysis(Placings)
-    for call in project.analysis(Queries).calls("torch.nn.utils.clip_grad_norm_"):
+    placings, queries = project.analysis(Placings), project.analysis(Queries)
+    for call in queries.calls("torch.nn.utils.clip_grad_norm_"):
         given = call.argument("parameters", 0)
         if given is None or is_aside(call.unit.path) or asks_first(call):
             continue
         if not any(steps_of(each) >= _BOTH for each in given.closed.placements):
             continue
         cut, shard = placings.where(given, "tp"), placings.where(given, "fsdp2")
-        if cut is None or shard is None:
+        if cut is None or shard is None or _splits_norms(queries, cut):
             continue
         yield RULE.finding(
             call.unit.path,
@@ -53,6 +54,11 @@ def check_project(project: Project) -> Iterator[Finding]:
             ],
             context=f"{call.unit.qualname}:{call.method}",
         )
+
+
+def _splits_norms(queries: Queries, cut: Place) -> bool:
+    """Whether the plans by which a call splits a model name its norms as well: they leave nothing to the other mesh."""
+    return any("SequenceParallel" in unit.words for unit in (cut.unit, *queries.reached(queries.targets(cut))))
 
 
 INCORRECT = [
@@ -73,6 +79,21 @@ class Trainer:
 ]
 
 CORRECT = [
+    """
+import torch
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
+
+def build(model, mesh):
+    plan = {"norm": SequenceParallel(), "up": ColwiseParallel(), "down": RowwiseParallel()}
+    for block in model.layers:
+        parallelize_module(block, mesh["tp"], plan)
+    return fully_shard(model, mesh=mesh["dp"])
+
+def step(model, mesh):
+    model = build(model, mesh)
+    return torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+""",
     """
 import torch
 from torch.distributed.fsdp import fully_shard

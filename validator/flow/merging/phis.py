@@ -31,7 +31,7 @@ def phi(at: Evaluation, number: int, value: Instruction) -> Val:
     roots = {at.root(each) for each in operands}
     if len(roots) == 1 and len({times_grown(at, each) for each in operands}) > 1:
         return result.with_causes(n=at.conditions(at.unit.control.choosing(value.block)))
-    if len(roots) < 2 or _are_alike(at, roots):
+    if len(roots) < 2 or are_alike(at, roots):
         return result
     choosing = at.unit.control.choosing(value.block)
     choosing = frozenset(branch for branch in choosing if not is_turn(at.unit, at.vals, branch))
@@ -70,7 +70,7 @@ def _joined(at: Evaluation, number: int, value: Instruction, vals: dict[int, Val
     return ways, result
 
 
-def _are_alike(at: Evaluation, roots: set[int]) -> bool:
+def are_alike(at: Evaluation, roots: set[int]) -> bool:
     """Whether values are one constant, or one thing."""
     if len({at.vals[r].objs for r in roots}) != 1:
         return False

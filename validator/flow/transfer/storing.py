@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from validator.domains.spmd import combined, only
 from validator.flow.calls.group_loops import around_groups
 from validator.flow.merging.conditions import stored_under
+from validator.flow.merging.one_rank import is_turn
+from validator.flow.merging.phis import are_alike
 from validator.flow.values import (
     BOTTOM,
     MANY_KEYS,
@@ -65,16 +67,22 @@ def _with_item(o: Obj, key: object, stored: Val, before: Val) -> Obj:
 
 
 def attribute_stored(at: Evaluation, value: Instruction) -> Val:
-    """What is stored in an attribute. Where both ways of a branch store something, it is there on all ranks."""
+    """What is stored in an attribute. Where both ways of a branch store something, it is there on all ranks, and which
+    of them it is varies as the branch does."""
     _owner, added = value.args
     control, values = at.unit.control, at.code.values
     balanced: set[int] = set()
+    choosing: set[int] = set()
     arms = control.arms.get(value.block, ())
     for other in (values[each] for each in at.leaving.stored) if arms else ():
         if other.op != "store_attr" or other.data != value.data or at.vals[other.args[1]].objs == {NONE_OBJ}:
             continue
         beside = control.arms.get(other.block, ())
         direct = control.direct.get(other.block, ())
-        balanced.update(branch for branch, way in arms if (branch, way) not in beside and branch in direct)
+        met = {branch for branch, way in arms if (branch, way) not in beside and branch in direct}
+        balanced |= met
+        if not are_alike(at, {at.root(added), at.root(other.args[1])}):
+            choosing.update(branch for branch in met if not is_turn(at.unit, at.vals, branch))
     balanced |= around_groups(at, added, value.block)
-    return stored_under(at, value.block, at.vals[added], frozenset(balanced))
+    stored = at.vals[added].with_causes(v=at.conditions(frozenset(choosing))) if choosing else at.vals[added]
+    return stored_under(at, value.block, stored, frozenset(balanced))
