@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from validator.definitions import ClassDef, Method
 from validator.domains.axes import WHOLE, axes_of
 from validator.domains.placement import after, inherited
-from validator.domains.spmd import NONE, UNIFORM, Causes, only, placed_along, rank
+from validator.domains.spmd import NONE, UNIFORM, Causes, data, only, placed_along, rank
 from validator.flow.annotations import objects_of
 from validator.flow.callgraph import sections
 from validator.flow.calls.own_units import run
@@ -92,6 +92,8 @@ def _attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
         return Val(number_named(name), rank({"local"} if "local" in name else WHOLE))
     if known and result == UNKNOWN and name in at.models.ranks["names"]:
         return likely_rank(name)
+    if TOP in result.objs and UNIFORM not in result.v and name in at.models.likely["columns"]:
+        result = result.with_causes(v=data(sure=False))  # a column of a batch, whatever holds it
     if known and any(c.kind == "rank" for c in result.v) and not result.of("ordinal"):
         result = Val(result.objs, placed_along(result.v, axes_of(name)), result.n, result.p, result.state)
     carried = _carried(owner, result)

@@ -1,9 +1,10 @@
 """Data divided over all ranks where groups of ranks must see the same data.
 
 What it does
-    Reports `DistributedSampler(dataset)` without `num_replicas`, or with the world size, in a function or class that
-    works with groups, ranks, sizes or meshes of tensor, context (ring, sequence) or pipeline parallelism, or is given
-    an object that does. Where only names say so (`ring_attn_size`), it is a warning.
+    Reports `DistributedSampler(dataset)` without `num_replicas`, or with the world size, and samplers of the project
+    that are made with the world size, in a function or class that works with groups, ranks, sizes or meshes of tensor,
+    context (ring, sequence) or pipeline parallelism, or is given an object that does. Where only names say so
+    (`ring_attn_size`), it is a warning.
 
 Why is this bad
     The ranks of one such group share a sample. Given different samples, ring attention mixes sequences, tensor
@@ -24,10 +25,11 @@ from validator.finding import Finding
 from validator.flow.calls.groups import axes_in
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_aside
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP531", "sampler-over-world", "error", "0.1.0", tokens=("DistributedSampler",))
+RULE = Rule("MP531", "sampler-over-world", "error", "0.1.0", tokens=("Sampler",))
 
 _SHARING: Axes = frozenset({"tp", "cp", "pp"})  # the axes whose ranks work on one batch together
 _SAMPLER = "torch.utils.data.distributed.DistributedSampler"
@@ -35,16 +37,15 @@ _SAMPLER = "torch.utils.data.distributed.DistributedSampler"
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    for call in queries.calls(_SAMPLER):
-        if not _over_world(call):
-            continue
+    own = ((call, name) for call, name in _own_samplers(queries) if _counts_world(call))
+    for call, sampler in (*((call, "DistributedSampler") for call in queries.calls(_SAMPLER) if _over_world(call)), *own):
         known, named = _shared(queries, call)
         found = known or named
         if found:
             yield RULE.finding(
                 call.unit.path,
                 call.at,
-                f"`DistributedSampler` in `{call.unit.qualname}` divides the data over all ranks, but ranks of"
+                f"`{sampler}` in `{call.unit.qualname}` divides the data over all ranks, but ranks of"
                 f" {' and '.join(f'`{each}`' for each in found.values())} must share it",
                 help="pass `num_replicas` and `rank` of the data-parallel dimension",
                 context=f"{call.unit.qualname}:{next(iter(found.values()))}",
@@ -65,6 +66,25 @@ def _over_world(call: Place) -> bool:
     # a number beside it is what one process has without a group
     objs = [o for o in replicas.closed.each if o[0] != "const"]
     return bool(objs) and all(o[0] == "size" and axes_in(o[1]) == WHOLE for o in objs)
+
+
+def _own_samplers(queries: Queries) -> Iterator[tuple[Place, str]]:
+    """Where samplers of the project are made, whose base is one of torch's."""
+    for cls in queries.flow.project.classes():
+        if not any(base.startswith("torch.utils.data.") and base.endswith("Sampler") for base in cls.external_bases):
+            continue
+        init = queries.flow.unit_of(cls.find("__init__")) if cls.find("__init__") is not None else None
+        for caller, passed in queries.flow.calls_of(init) if init is not None else ():
+            call = Place(queries.flow, caller, passed.site)
+            if any(o[:2] == ("inst", cls) for o in call.val.each) and not is_aside(caller.path):
+                yield call, cls.name
+
+
+def _counts_world(call: Place) -> bool:
+    """Whether a call passes the number of all ranks, and that of no group."""
+    given = [call.value_at(number).closed for number in call.value.args[1:]]
+    counted = [axes_in(o[1]) for value in given for o in value.of("size")]
+    return bool(counted) and all(axes == WHOLE for axes in counted)
 
 
 def _shared(queries: Queries, call: Place) -> tuple[dict[str, str], dict[str, str]]:
@@ -125,6 +145,22 @@ def _members(cls: ClassDef) -> Iterator[str]:
 INCORRECT = [
     """
 import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.utils.data import Sampler
+
+class Blocks(Sampler):
+    def __init__(self, length, rank, size):
+        self.length, self.rank, self.size = length, rank, size
+
+    def __iter__(self):
+        return iter(range(self.rank, self.length, self.size))
+
+def build(rows):
+    mesh = init_device_mesh("cuda", (4, 2), mesh_dim_names=("dp", "tp"))
+    return mesh, Blocks(len(rows), dist.get_rank(), dist.get_world_size())  # error: MP531
+""",
+    """
+import torch.distributed as dist
 from torch.utils.data.distributed import DistributedSampler
 
 class Strategy:
@@ -181,6 +217,22 @@ def loader(dataset, state: State):
 ]
 
 CORRECT = [
+    """
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.utils.data import Sampler
+
+class Blocks(Sampler):
+    def __init__(self, length, rank, size):
+        self.length, self.rank, self.size = length, rank, size
+
+    def __iter__(self):
+        return iter(range(self.rank, self.length, self.size))
+
+def build(rows):
+    mesh = init_device_mesh("cuda", (4, 2), mesh_dim_names=("dp", "tp"))
+    return mesh, Blocks(len(rows), mesh.get_local_rank("dp"), mesh["dp"].size())
+""",
     """
 import torch.distributed as dist
 from torch.utils.data.distributed import DistributedSampler

@@ -132,11 +132,18 @@ def _of_rank(at: Evaluation, number: int, value: Val) -> Causes:
     """By what a value varies as the rank does: none where it does not. What callers pass under the name of a rank is
     one."""
     held = at.code.values[at.root(number)]
+    if _is_part(at, held) and not value.of("ordinal"):
+        return frozenset()  # what lies at a rank's place is any number
     named = held.data[0] if held.op == "param" and held.data[1] in at.models.ranks["names"] else -1
     passed = frozenset(c for c in value.v if c.kind == "param" and c.position == named)
     if not passed and not any(c.kind == "rank" for c in value.v):
         return frozenset()
     return passed | only(value.v, "rank", "member")
+
+
+def _is_part(at: Evaluation, held: Instruction) -> bool:
+    """Whether a value is an element of something, and not what stands there under a name."""
+    return held.op in ("unpack", "next") or held.op == "item" and at.code.values[held.args[1]].op != "const"
 
 
 def _among_none(comparison: str, container: Val) -> bool:

@@ -38,7 +38,7 @@ def attribute_of(at: Evaluation, number: int, value: Instruction) -> Val:
 
 def item(at: Evaluation, number: int, value: Instruction) -> Val:
     """`owner[key]`."""
-    owner, key = at.operand(value.args[0]), at.operand(value.args[1])
+    owner, key = at.operand(value.args[0]), _key(at, value.args[1])
     constant = key.constant()
     found: list[Val] = []
     for o in owner.each:
@@ -54,9 +54,23 @@ def item(at: Evaluation, number: int, value: Instruction) -> Val:
     n = result.n
     if _selects(at, value.args[1]):
         n |= owner.n | (data(sure=False) if UNIFORM not in owner.v else NONE) | owner.v | key.v
-    elif at.code.values[value.args[1]].op == "slice":
-        n |= owner.n | _cut(at, at.code.values[value.args[1]].args)
+    elif slices := _slices(at, value.args[1]):
+        n |= owner.n.union(*(_cut(at, each.args) for each in slices))
     return Val(result.objs, combined(result.v, v), n, result.p, inherited(result.state, owner.state))
+
+
+def _key(at: Evaluation, number: int) -> Val:
+    """What stands in brackets. Of several dimensions each may tell ranks apart."""
+    key = at.operand(number)
+    value = at.code.values[number]
+    return key.with_causes(v=combined(*(at.vals[each].v for each in value.args))) if value.op == "tuple" else key
+
+
+def _slices(at: Evaluation, number: int) -> list[Instruction]:
+    """The slices in brackets, one for each dimension that is cut."""
+    value = at.code.values[number]
+    parts = [at.code.values[each] for each in value.args] if value.op == "tuple" else [value]
+    return [each for each in parts if each.op == "slice"]
 
 
 def _items_of(at: Evaluation, o: Obj, owner: Val, key: Val, number: int) -> list[Val]:

@@ -102,8 +102,9 @@ def _range(arguments: Arguments, v: Causes) -> Val:
     n = between(*bounds[:2]) if len(bounds) > 1 else v
     if len(bounds) > 2:  # `range(rank, count, size)` is as long on all ranks where the count can be shared out evenly
         n = unsure(n)
-    held = v if len(bounds) == 2 else NONE  # what stands in it, though it be as long
-    return Val(sequence(index_in(sizes)).objs | sizes, held, n)
+    held = v if len(bounds) > 1 else NONE  # what stands in it, though it be as long
+    inside = Val(v=held) if held else index_in(sizes)
+    return Val(sequence(inside).objs | sizes, held, n)
 
 
 def _layout(at: Evaluation, name: str, given: Arguments, n: Causes, parts: list[Val], known: bool) -> Causes:
