@@ -203,6 +203,18 @@ class Control:
                     queue.append(each)
         return frozenset(found)
 
+    @cached_property
+    def parting(self) -> frozenset[int]:
+        """The branches of which one way only leads out of the unit, and meets the other nowhere."""
+        order, after, leave = self._graph
+        found = set()
+        for branch in order:
+            if self.code.blocks[branch].end[0] == "branch" and len(after[branch]) == 2:
+                one, other = (self._follow([target], after, {leave}) for target in after[branch])
+                if one.isdisjoint(other):
+                    found.add(branch)
+        return frozenset(found)
+
     def loops_around(self, block: int) -> list[int]:
         """The headers of the loops in which a block is, the innermost first; a header is in its own loop."""
         found, header = [], block if block in self.code.loops else self.code.blocks[block].loop

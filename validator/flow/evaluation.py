@@ -6,6 +6,7 @@ know.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef
@@ -63,7 +64,12 @@ class Evaluation(Walk):
 
     def around(self, number: int) -> Causes:
         """What the branches depend on that decide who comes to a value."""
-        return self.conditions(self.unit.control.around(self.code.values[number].block))
+        return self.conditions(self.unit.control.around(self.code.values[number].block) - self.gone)
+
+    @cached_property
+    def gone(self) -> frozenset[int]:
+        """The branches behind which only those go on who come by: the others leave the program."""
+        return self.unit.control.parting if self.flow.is_program(self.unit) else frozenset()
 
     def known(self, number: int, block: int) -> Val:
         """A value as a block finds it, behind tests of its class."""

@@ -304,6 +304,13 @@ class Flow:
 
     # -- calls and values ----------------------------------------------------------------------------------
 
+    def is_program(self, unit: Unit) -> bool:
+        """Whether a function is what a file runs where it is started: who leaves it is done."""
+        callers = self.callers(unit) if unit.cls is None else ()
+        return bool(callers) and all(
+            caller.code.kind == "module" and b"__main__" in caller.module.source.data for caller in callers
+        )
+
     def callers(self, unit: Unit) -> tuple[Unit, ...]:
         """The units that may call a unit."""
         return self.calls_by_name.of(unit)
