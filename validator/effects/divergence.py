@@ -242,7 +242,7 @@ class Divergences:
         """What is assumed of parameters that no known call fills: names say what is likely, never what is certain."""
         bindings = []
         parameters = self.flow.parameters
-        for position, (name, _) in enumerate(unit.code.params):
+        for position in range(len(unit.code.params)):
             if position == 0 and unit.has_receiver:
                 continue
             passed: Val = self.flow.solver.settled(("argument", unit, position))

@@ -93,7 +93,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 {name = result}` (`as it`: it varies as the object does), `axes`, `bases = [names]`, `forwards = true` (attributes that
 it lacks are those of what it keeps as `module`),
 `passes = {method = {parameter = [values]}}`: the library passes a method of a class below it one of these values.
-`batches = {method = position}`: the library passes a method of a class below it a batch of this rank's data there (0: self).
+`batches = {method = position}`: the library passes a method of a class below it a batch of this rank's data there (its
+receiver is 0).
 `entrances = {name = {runs = method, before = count, unless = method}}`: calling `name` of a class below it runs this
 method, of which it fills so many parameters first, but for classes that have the other one,
 `inside = step` (of `NAME()` or `NAME(argument)`, a context manager: how what is made in it is placed).

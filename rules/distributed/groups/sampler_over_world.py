@@ -37,8 +37,9 @@ _SAMPLER = "torch.utils.data.distributed.DistributedSampler"
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    own = ((call, name) for call, name in _own_samplers(queries) if _counts_world(call))
-    for call, sampler in (*((call, "DistributedSampler") for call in queries.calls(_SAMPLER) if _over_world(call)), *own):
+    dealt = [(call, "DistributedSampler") for call in queries.calls(_SAMPLER) if _over_world(call)]
+    dealt += [(call, name) for call, name in _own_samplers(queries) if _counts_world(call)]
+    for call, sampler in dealt:
         known, named = _shared(queries, call)
         found = known or named
         if found:
@@ -73,8 +74,9 @@ def _own_samplers(queries: Queries) -> Iterator[tuple[Place, str]]:
     for cls in queries.flow.project.classes():
         if not any(base.startswith("torch.utils.data.") and base.endswith("Sampler") for base in cls.external_bases):
             continue
-        init = queries.flow.unit_of(cls.find("__init__")) if cls.find("__init__") is not None else None
-        for caller, passed in queries.flow.calls_of(init) if init is not None else ():
+        init = cls.find("__init__")
+        made = queries.flow.unit_of(init) if init is not None else None
+        for caller, passed in queries.flow.calls_of(made) if made is not None else ():
             call = Place(queries.flow, caller, passed.site)
             if any(o[:2] == ("inst", cls) for o in call.val.each) and not is_aside(caller.path):
                 yield call, cls.name

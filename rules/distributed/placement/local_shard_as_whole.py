@@ -50,9 +50,10 @@ def check_project(project: Project) -> Iterator[Finding]:
             yield _report(call, shard, used[0])
     for call in placings.queries.named("to_local"):
         norm = _norm(call) if not is_aside(call.unit.path) and call not in followed else None
-        derived = Derived(placings.flow, call) if norm is not None else None
-        if derived is not None and norm is not None and not derived.reduced:
-            # a number of it stays one wherever it goes
+        if norm is None:
+            continue
+        derived = Derived(placings.flow, call)
+        if not derived.reduced:  # a number of it stays one wherever it goes
             yield from (_report_part(call, norm, use) for use in (derived.scaling or derived.shown)[:1])
 
 

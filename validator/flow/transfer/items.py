@@ -61,7 +61,7 @@ def item(at: Evaluation, number: int, value: Instruction) -> Val:
 
 def _key(at: Evaluation, number: int) -> Val:
     """What stands in brackets. Of several dimensions each may tell ranks apart."""
-    key = at.operand(number)
+    key: Val = at.operand(number)
     value = at.code.values[number]
     return key.with_causes(v=combined(*(at.vals[each].v for each in value.args))) if value.op == "tuple" else key
 

@@ -1,0 +1,168 @@
+"""The way back of an all-to-all that takes the split sizes of the way out.
+
+What it does
+    Follows the two lists of split sizes of `all_to_all_single`, also through functions of the project (a helper, an
+    autograd function). Reports a second call that sends on what the first has given, with the same two lists in the
+    same places. Silent where the two lists are one, where no lists are passed, and where something else than the
+    first call's result decides how much is sent.
+
+Why is this bad
+    Behind the way out a rank holds as many rows as it received: the way back sends that many, and receives what it
+    sent first. With the lists in the order of the way out the sizes do not fit as soon as ranks send unevenly; where
+    the sums happen to agree, rows come back to ranks that did not send them.
+
+References
+    https://docs.pytorch.org/docs/stable/distributed.html#torch.distributed.all_to_all_single
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.finding import Finding, Related
+from validator.flow.program.unit import Unit
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.escapes import argument_of
+from validator.flow.queries.outside_program import is_aside
+from validator.project import Project
+from validator.rule import Rule
+
+RULE = Rule("MP441", "splits-of-the-way-out", "warning", "0.6.0", tokens=("all_to_all_single",), solves=True)
+
+
+class _Sent(NamedTuple):
+    """What a call sends, and the two lists of sizes; `result`: where what comes in lies."""
+
+    call: Place
+    given: Place
+    result: Place
+    received: Place
+    sent: Place
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    queries = project.analysis(Queries)
+    direct = [sent for call in queries.named("all_to_all_single") if (sent := _direct(call)) is not None]
+    rows = [*direct, *(found for sent in direct for found in _through(queries, sent))]
+    units: dict[Unit, list[_Sent]] = {}
+    for row in rows:
+        if not is_aside(row.call.unit.path) and row.received.root != row.sent.root:
+            units.setdefault(row.call.unit, []).append(row)
+    for several in units.values():
+        for out in several:
+            for back in several:
+                if _is_sent_on(out, back):
+                    yield _report(out, back)
+
+
+def _direct(call: Place) -> _Sent | None:
+    """A call of PyTorch's own."""
+    into, given = call.argument("output", 0), call.argument("input", 1)
+    received, sent = call.argument("output_split_sizes", 2), call.argument("input_split_sizes", 3)
+    if into is None or given is None or received is None or sent is None or not call.operations:
+        return None
+    return _Sent(call, given, into, received, sent)
+
+
+def _through(queries: Queries, inner: _Sent) -> Iterator[_Sent]:
+    """The calls of the function around it that pass it what it sends and both lists."""
+    unit = inner.call.unit
+    wanted = [_parameter(each) for each in (inner.given, inner.received, inner.sent)]
+    if None in wanted:
+        return
+    for call in queries.calls_of(unit):
+        numbers = [argument_of(call.unit, call.number, unit, each) for each in wanted if each is not None]
+        places = [call.value_at(number) for number in numbers if number is not None]
+        if len(places) == len(wanted):
+            given, received, sent = places
+            yield _Sent(call, given, call, received, sent)
+
+
+def _parameter(place: Place) -> int | None:
+    """The parameter that a value is, as it came or moved together."""
+    root = place.root
+    while root.value.op == "call" and root.method == "contiguous" and root.receiver is not None:
+        root = root.receiver.root
+    return int(root.value.data[0]) if root.value.op == "param" else None
+
+
+def _is_sent_on(out: _Sent, back: _Sent) -> bool:
+    """Whether one call sends what is made of another's result, and by the same lists in the same places."""
+    if out is back or (out.received.root, out.sent.root) != (back.received.root, back.sent.root):
+        return False
+    return any(part.root == out.result.root for part in back.given.parts) and back.call.number > out.call.number
+
+
+def _report(out: _Sent, back: _Sent) -> Finding:
+    return RULE.finding(
+        back.call.unit.path,
+        back.call.at,
+        f"`{back.call.unit.qualname}` sends back what an all-to-all has brought with the split sizes of the way out:"
+        f" it receives by `{back.received.text}` and sends by `{back.sent.text}` both times",
+        help="exchange the two lists on the way back",
+        related=[Related(out.call.unit.path, out.call.at[0], "the way out")],
+        context=f"{back.call.unit.qualname}:{back.received.text}",
+    )
+
+
+_EXPERTS = """
+import torch
+import torch.distributed as dist
+
+class AllToAll(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, output_splits, input_splits, group):
+        ctx.splits, ctx.group = (input_splits, output_splits), group
+        out = x.new_empty(sum(output_splits), *x.shape[1:])
+        dist.all_to_all_single(out, x.contiguous(), output_splits, input_splits, group=group)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        return AllToAll.apply(grad, *ctx.splits, ctx.group), None, None, None
+
+def experts(tokens, expert, counts, group):
+    received = torch.empty_like(counts)
+    dist.all_to_all_single(received, counts, group=group)
+    send, recv = counts.tolist(), received.tolist()
+    inputs = AllToAll.apply(tokens, recv, send, group)
+    return AllToAll.apply(expert(inputs), {splits}, group)
+"""
+
+INCORRECT = [
+    _EXPERTS.replace("{splits}, group)", "recv, send, group)  # error: MP441"),
+    """
+import torch
+import torch.distributed as dist
+
+def there_and_back(rows, expert, recv, send):
+    there = rows.new_empty(sum(recv), rows.shape[1])
+    dist.all_to_all_single(there, rows, recv, send)
+    back = torch.empty_like(rows)
+    dist.all_to_all_single(back, expert(there), recv, send)  # error: MP441
+    return back
+""",
+]
+
+CORRECT = [
+    _EXPERTS.replace("{splits}", "send, recv"),
+    """
+import torch
+import torch.distributed as dist
+
+def twice(rows, weights, recv, send):
+    there = rows.new_empty(sum(recv), rows.shape[1])
+    dist.all_to_all_single(there, rows, recv, send)
+    other = weights.new_empty(sum(recv))
+    dist.all_to_all_single(other, weights, recv, send)
+    return there, other
+
+def round_trip(rows, sizes):
+    there = torch.empty_like(rows)
+    dist.all_to_all_single(there, rows, sizes, sizes)
+    back = torch.empty_like(rows)
+    dist.all_to_all_single(back, there, sizes, sizes)
+    return back
+""",
+]
