@@ -17,8 +17,9 @@ from validator.ir.model import Loop
 class Control:
     """Control dependence of one unit."""
 
-    def __init__(self, code: Code) -> None:
+    def __init__(self, code: Code, *, to_the_end: bool = False) -> None:
         self.code = code
+        self.to_the_end = to_the_end
 
     @cached_property
     def _graph(self) -> tuple[list[int], dict[int, list[int]], int]:
@@ -27,9 +28,11 @@ class Control:
         order = code.in_order()
         leave = len(code.blocks)
         after: dict[int, list[int]] = {}
+        last = max((block for block in order if code.blocks[block].end[0] == "return"), default=-1)
         for block in order:
-            end = code.blocks[block].end
-            after[block] = [leave] if end[0] == "return" else list(dict.fromkeys(code.blocks[block].successors()))
+            returns = code.blocks[block].end[0] == "return"
+            ends = [leave] if block == last or not self.to_the_end else []
+            after[block] = ends if returns else list(dict.fromkeys(code.blocks[block].successors()))
         if not any(leave in targets for targets in after.values()):
             ends = [block for block in order if code.blocks[block].end[2:] == ("process",)]
             for block in ends or [header for header in code.loops if header in after]:
@@ -201,18 +204,6 @@ class Control:
                 if each not in seen:
                     seen.add(each)
                     queue.append(each)
-        return frozenset(found)
-
-    @cached_property
-    def parting(self) -> frozenset[int]:
-        """The branches of which one way only leads out of the unit, and meets the other nowhere."""
-        order, after, leave = self._graph
-        found = set()
-        for branch in order:
-            if self.code.blocks[branch].end[0] == "branch" and len(after[branch]) == 2:
-                one, other = (self._follow([target], after, {leave}) for target in after[branch])
-                if one.isdisjoint(other):
-                    found.add(branch)
         return frozenset(found)
 
     def loops_around(self, block: int) -> list[int]:

@@ -6,11 +6,11 @@ know.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef
 from validator.domains.spmd import Causes
+from validator.flow.control import Control
 from validator.flow.merging.conditions import truth_of
 from validator.flow.merging.one_process import WaysAlone
 from validator.flow.narrowing import narrowed
@@ -64,12 +64,12 @@ class Evaluation(Walk):
 
     def around(self, number: int) -> Causes:
         """What the branches depend on that decide who comes to a value."""
-        return self.conditions(self.unit.control.around(self.code.values[number].block) - self.gone)
+        return self.conditions(self.staying.around(self.code.values[number].block))
 
-    @cached_property
-    def gone(self) -> frozenset[int]:
-        """The branches behind which only those go on who come by: the others leave the program."""
-        return self.unit.control.parting if self.flow.is_program(self.unit) else frozenset()
+    @property
+    def staying(self) -> Control:
+        """Which branches decide who comes somewhere, among those who stay in the program."""
+        return self.unit.control_to_the_end if self.flow.is_program(self.unit) else self.unit.control
 
     def known(self, number: int, block: int) -> Val:
         """A value as a block finds it, behind tests of its class."""

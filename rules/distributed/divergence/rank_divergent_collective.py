@@ -933,6 +933,34 @@ def evaluate(config, value):
 
 CORRECT = [
     """
+import os
+import torch.distributed as dist
+
+class Task:
+    def __init__(self):
+        self.gathers = False
+
+    def prepare(self):
+        self.gathers = True
+
+    def save(self, tensor):
+        if self.gathers:
+            dist.all_reduce(tensor)
+
+def main(args, tensor):
+    dist.init_process_group("nccl")
+    if dist.get_rank() == 0:
+        if os.path.exists(args.out):
+            return -1
+    task = Task()
+    if args.shard:
+        task.prepare()
+    task.save(tensor)
+
+if __name__ == "__main__":
+    main(read(), tensor())
+""",
+    """
 import torch
 import torch.distributed as dist
 

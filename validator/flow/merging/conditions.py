@@ -29,7 +29,7 @@ def truth_of(value: Val) -> Causes:
 def stored_under(at: Evaluation, block: int, value: Val, balanced: frozenset[int] = frozenset()) -> Val:
     """A value that is stored under branches: whether it is there varies as they do, but for those (`balanced`) of which
     every way stores something, and for those by which each rank stores it in a round of its own."""
-    deciding = at.unit.control.deciding(block) - balanced - at.gone
+    deciding = at.staying.deciding(block) - balanced
     causes = at.conditions(frozenset(branch for branch in deciding if not is_turn(at.unit, at.vals, branch)))
     under = at.flow.get("under", at.unit)
     if under is NOT_YET:

@@ -155,6 +155,11 @@ class Unit:
         return Control(self.code)
 
     @cached_property
+    def control_to_the_end(self) -> Control:
+        """The same for those who stay in the unit to its last return."""
+        return Control(self.code, to_the_end=True)
+
+    @cached_property
     def class_tests(self) -> ClassTests:
         return ClassTests(self)
 
