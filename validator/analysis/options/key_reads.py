@@ -1,7 +1,7 @@
 """Of which sections of a configuration code may read a key, as far as the ways show by which it has them.
 
-A section is known by the keys that lead to it, of which the last ones are enough: whoever asks `cfg.actor.rollout.n`, or
-`section.n` in a function that is given `cfg.actor.rollout`, does not read `actor.n`.
+A section is known by the keys that lead to it, of which the last ones are enough: whoever asks `cfg.actor.rollout.n`,
+or `section.n` in a function that is given `cfg.actor.rollout`, does not read `actor.n`.
 """
 
 from __future__ import annotations
