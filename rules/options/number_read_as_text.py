@@ -5,8 +5,10 @@ What it does
     sign in the exponent (`4e-5`, `1E5`, `1.0e5`). Reports them where PyYAML reads the file and the key is used as a
     number: it is laid over the options of a command line (`setattr(args, key, value)`, `vars(args).update(config)`)
     of which the one of that name takes a number; it sets a field of a data class that is annotated as one
-    (`C(**config)`, `parse_yaml_file` of transformers); or code compares or computes with it (`config["lr"] * 0.1`), or
-    gives it to an optimizer. Where no text, option or script names the file, most of its keys must be options, or be
+    (`C(**config)`, `parse_yaml_file` of transformers); code compares or computes with it (`config["lr"] * 0.1`), or
+    gives it to an optimizer; or it stands in a section that names what it makes (`_target_: torch.optim.AdamW`), a
+    function of the project unpacks such sections, and what is named is an optimizer, or takes a number there. Where
+    no text, option or script names the file, most of its keys must be options, or be
     read there, and nothing else in the project may read YAML.
     Silent where code makes a number of something of that name (`float(config["lr"])`) or of every value, for models of
     pydantic, and for `set_defaults(**config)`, whose texts argparse reads as it reads those of the command line.
@@ -27,14 +29,18 @@ import re
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from validator.analysis.named import Named
 from validator.analysis.options.exponents import Exponent, Exponents
 from validator.analysis.options.namespaces import Namespaces
 from validator.analysis.options.option import Option
 from validator.analysis.options.parsers import Options
+from validator.definitions import ClassDef, Method
 from validator.facts.model import At
 from validator.finding import Finding, Related
+from validator.flow import Flow
 from validator.flow.callgraph.receivers import meeting
 from validator.flow.callgraph.spelled_arguments import origins
+from validator.flow.constructors import Constructors
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.values import Obj
@@ -46,6 +52,7 @@ RULE = Rule("MP317", "number-read-as-text", "warning", "1.0", languages=("yaml",
 
 _NUMBERS = frozenset({"float", "int"})
 _WORDS = re.compile(r"\w+")
+_TESTING = frozenset({"isinstance", "len", "type"})
 _ORDERING = frozenset({"Lt", "LtE", "Gt", "GtE"})
 _COMPUTING = frozenset({"Sub", "Div", "FloorDiv", "Pow", "Mult"})
 
@@ -64,7 +71,8 @@ def check_project(project: Project) -> Iterator[Finding]:
     if not exponents.all:
         return
     seen = set()
-    for use in (*_of_options(project, exponents), *_of_reads(project, exponents), *_of_fields(project, exponents)):
+    finders = (_of_options, _of_reads, _of_fields, _of_made)
+    for use in (use for find in finders for use in find(project, exponents)):
         if use.text not in seen and use.text.name not in exponents.converted:
             seen.add(use.text)
             yield _report(use)
@@ -227,6 +235,58 @@ def _parsed(project: Project) -> frozenset[tuple[str, At]]:
     return frozenset((option.path, option.at) for parser in parsers for option in parser.options)
 
 
+def _of_made(project: Project, exponents: Exponents) -> Iterator[_Use]:
+    """What stands in sections that name what they make, where a function of the project unpacks such sections."""
+    targets = project.analysis(Flow).models.targets
+    queries = project.analysis(Queries)
+    makers = {key: maker for key in targets if exponents.is_plain and (maker := _maker(queries, key))}
+    for text in exponents.all.values():
+        for key, maker in makers.items():
+            inside, above = targets[key], text.setting.path[:-1]
+            if inside and above[-1:] != (inside,):
+                continue
+            named = text.source.facts.extra["settings"].get(*(above[:-1] if inside else above), key)
+            made = named.value if named is not None else None
+            if isinstance(made, str) and _takes_number(project, made, text.name):
+                why = f"`{maker.unit.text(maker.value.at)}`{maker.where} makes `{made}` of it"
+                yield _Use(text, why, Related(maker.unit.path, maker.at[0], "the section is unpacked here"), False)
+
+
+def _maker(queries: Queries, key: str) -> Place | None:
+    """The call that unpacks a section which names under a key what it makes; None where the function that does so, or
+    another one, may make something else of the values."""
+    found = None
+    for module in queries.flow.mentions.spelling(key):
+        for unit in queries.flow.whole_units(module) if not is_aside(module.path) else ():
+            if any(place.value.data == key for place in queries.values(unit, "const")):
+                calls = list(queries.calls_in(unit))
+                if any(_takes_value(call) for call in calls):
+                    return None
+                unpacks = (call for call in calls if "**" in call.value.data.names)
+                found = found or next((call for call in unpacks if call.operand(0).root.value.op == "call"), None)
+    return found
+
+
+def _takes_value(call: Place) -> bool:
+    """Whether a call gets one of the values through which its function goes, other than to ask what it is."""
+    if call.method in (*_TESTING, call.unit.code.name):
+        return False
+    given = [call.value_at(number).root for number in call.value.args[1:]]
+    return any((each.operand(0).root if each.value.op == "unpack" else each).value.op == "next" for each in given)
+
+
+def _takes_number(project: Project, made: str, name: str) -> bool:
+    """Whether what a section makes takes a number under a key."""
+    if made.startswith("torch.optim."):
+        return True
+    symbol = project.analysis(Named).of(made)
+    if isinstance(symbol, ClassDef):
+        params = project.analysis(Constructors).of(symbol) or ()
+    else:
+        params = symbol.facts.params if isinstance(symbol, Method) else ()
+    return any(param.name == name and not _NUMBERS.isdisjoint(_WORDS.findall(param.annotation)) for param in params)
+
+
 _OPTIONS = """# file: options.py
 import argparse
 
@@ -335,6 +395,37 @@ port: 80
 host: localhost
 """
 
+_MADE = """# file: build.py
+import importlib
+
+import yaml
+
+
+def build(section, *given):
+    options = dict(section)
+    module, name = options.pop("_target_").rsplit(".", 1)
+    {more}
+    return getattr(importlib.import_module(module), name)(*given, **options)
+
+
+def main(path, model):
+    with open(path) as file:
+        config = yaml.safe_load(file)
+    return build(config["optimizer"], model.parameters()), build(config["decay"])
+# file: decay.py
+class Decay:
+    def __init__(self, rate: float, run: str):
+        self.rate, self.run = rate, run
+# file: large.yaml
+optimizer:
+  _target_: torch.optim.AdamW
+  lr: 6e-5{mark}
+decay:
+  _target_: decay.Decay
+  rate: 1e-3{mark}
+  run: 1e3
+"""
+
 _MARK = "  # error: MP317"
 
 INCORRECT = (
@@ -343,6 +434,7 @@ INCORRECT = (
     _OPTIONS.format(more="", laid="vars(args).update(config)", first=_MARK, second=_MARK),
     _READS.format(plus=" - 1", lr=f"1e-5{_MARK}", eps=f"1.0e8{_MARK}", warmup=f"1e3{_MARK}", limit=f"2E+6{_MARK}"),
     _NAMED_BY_NOBODY.format(mark=_MARK),
+    _MADE.format(more="print(name)", mark=_MARK),
     _PARSED.format(how='parse_yaml_file("base.yaml")', mark=_MARK),
 )
 
@@ -350,6 +442,7 @@ CORRECT = (
     _OPTIONS.format(more="", laid=_EACH.format(converted=_ALL), first="", second=""),
     _OPTIONS.format(more="", laid="parser.set_defaults(**config)\n    args = parser.parse_args()", first="", second=""),
     _OPTIONS.format(more="\nfrom omegaconf import OmegaConf", laid=_EACH.format(converted=""), first="", second=""),
+    _MADE.format(more="options = {key: typed(value) for key, value in options.items()}", mark=""),
     _READS.format(plus="", lr="1.0e-5", eps="1e-8", warmup="1000", limit="2.0e+6"),
     _PARSED.format(how="parse_args_into_dataclasses()", mark=""),
 )
