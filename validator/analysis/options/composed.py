@@ -10,7 +10,7 @@ import ast
 import posixpath
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from validator.analysis.commands.fields import Field
@@ -25,6 +25,7 @@ _PACKAGE = re.compile(r"^#\s*@package\s+(\S+)", re.MULTILINE)
 _HOLE = re.compile(r"\$\{([^}]*)\}")
 _KEY = re.compile(r"(\+{0,2}|~)([A-Za-z_][\w-]*(?:\.[\w-]+)*)$")
 _DEPTH = 12
+_NOTHING = ("null", "None", "")  # chosen out of a group
 
 
 @dataclass(eq=False)
@@ -274,6 +275,29 @@ class Compositions:
             root = composer.file(path, "", 0, own=False)
         return None if root.open or not root.children else root
 
+    def laid_after(self, path: str) -> Iterator[list[Node]]:
+        """What a file's `defaults` lay over the file itself, behind `_self_`: for each of them the configuration that
+        every file gives which may be chosen; nothing of one that cannot be found or followed."""
+        defaults = list(_Composer._defaults(self.files[path][1]))
+        own = next((index for index, each in enumerate(defaults) if each.option == "_self_"), len(defaults))
+        for each in defaults[own + 1 :]:
+            nodes = [self._alone(path, each, option) for option in self._options(path, each)]
+            if nodes and not each.overrides and not any(_is_open(node) for node in nodes):
+                yield nodes
+
+    def _alone(self, path: str, each: _Default, option: str) -> Node:
+        root = Node()
+        _Composer(self, path, {})._lay(root, replace(each, option=option), "", 0)
+        return root
+
+    def _options(self, path: str, each: _Default) -> list[str]:
+        """The files of the folder out of which an item of a defaults list chooses one; none where it chooses none."""
+        if each.same_group or each.option in _NOTHING:
+            return [each.option] if each.same_group else []
+        folder = posixpath.normpath(f"{posixpath.dirname(path)}/{each.group.strip('/')}")
+        inside = (posixpath.split(other) for other in sorted(self.files))
+        return [name.removesuffix(".yaml") for above, name in inside if above == folder and name.endswith(".yaml")]
+
     def inherited(self, path: str, depth: int = 0) -> Node:
         """A file laid over the files that its `defaults` name by their file names."""
         root = Node()
@@ -344,9 +368,9 @@ class _Composer:
             key = f"{each.group}@{each.package}" if each.package else each.group
             option = self.choices.get(key) or self.choices.get(each.group) or option
         option = _HOLE.sub(lambda match: self.choices.get(match[1], match[0]), option)
-        if not each.same_group and option not in ("null", "None", ""):
+        if not each.same_group and option not in _NOTHING:
             self.choices.setdefault(each.group, option)
-        if option in ("null", "None", ""):
+        if option in _NOTHING:
             return
         inside = group if each.same_group else posixpath.normpath(posixpath.join("/" + group, each.group)).strip("/")
         package = each.package
@@ -379,6 +403,10 @@ def _default(inner: Setting) -> _Default:
     group, _, package = words[-1].partition("@")
     option = "" if inner.value is None or inner.kind != "scalar" else str(inner.value).removesuffix(".yaml")
     return _Default(group, option, package or None, False, "override" in words[:-1])
+
+
+def _is_open(node: Node) -> bool:
+    return node.open or any(map(_is_open, node.children.values()))
 
 
 def _file(folder: str, group: str, option: str) -> str:
