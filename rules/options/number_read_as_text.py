@@ -31,7 +31,7 @@ from typing import NamedTuple
 
 from validator.analysis.named import Named
 from validator.analysis.options.exponents import Exponent, Exponents
-from validator.analysis.options.namespaces import Namespaces
+from validator.analysis.options.laid_over import laid_over
 from validator.analysis.options.option import Option
 from validator.analysis.options.parsers import Options
 from validator.definitions import ClassDef, Method
@@ -93,41 +93,15 @@ def _report(use: _Use) -> Finding:
 
 def _of_options(project: Project, exponents: Exponents) -> Iterator[_Use]:
     """What is laid over options of a command line, past their types."""
-    queries, namespaces = project.analysis(Queries), project.analysis(Namespaces)
-    for call in queries.named_anywhere("setattr", "__setattr__", "update"):
-        if is_aside(call.unit.path):
-            continue
-        owner, section, value = _laid_over(call, namespaces)
-        parsers = {held.parser for held in namespaces.held(owner)} if owner is not None else set()
-        for parser in sorted(parsers, key=lambda each: (each.function.path, each.at)):
-            numbers = [option for option in parser.options if _is_number(option)]
-            for o in section.closed.of("section") if section is not None else ():
-                for option in numbers:
+    for laid in laid_over(project):
+        for parser in laid.parsers if not laid.typed else ():
+            names = {option.dest for option in parser.options}
+            for o in laid.section.closed.of("section"):
+                for option in filter(_is_number, parser.options):
                     texts, known = exponents.read(o, option.dest)
                     for text in texts:
-                        if (known or _is_most(text, {each.dest for each in parser.options})) and not _makes_number(
-                            value, option.dest
-                        ):
-                            yield _of_option(text, option, call, known)
-
-
-def _laid_over(call: Place, namespaces: Namespaces) -> tuple[Place | None, Place | None, Place | None]:
-    """An object, the section of which a call sets all keys as its attributes, and the value that it sets."""
-    if call.method == "update":
-        owner = namespaces.shown(call)
-        given = call.operand(1) if len(call.value.args) == 2 and call.value.data.names == (None,) else None
-        return owner, given, None
-    numbers = call.value.args[1:] if call.method == "setattr" else (call.value.args[0], *call.value.args[1:])
-    if len(numbers) != 3:
-        return None, None, None
-    owner = call.value_at(numbers[0]) if call.method == "setattr" else call.receiver
-    key, value = call.value_at(numbers[1]).root, call.value_at(numbers[2])
-    if key.value.op == "unpack" and key.value.data[0] == 0:
-        gone = key.operand(0).root.iterable
-        items = gone.root if gone is not None else None
-        is_items = items is not None and items.value.op == "call" and items.method == "items"
-        return owner, items.receiver if is_items and items is not None else None, value
-    return owner, key.iterable, value
+                        if (known or _is_most(text, names)) and not _makes_number(laid.value, option.dest):
+                            yield _of_option(text, option, laid.call, known)
 
 
 def _is_number(option: Option) -> bool:
