@@ -57,7 +57,8 @@ _SEPARATORS = frozenset({"&&", "||", ";", "|"})
 
 @dataclass(eq=False)
 class Launch:
-    """One start of a program. `options` are those of the launcher, by name with underscores; `steps` those of srun.
+    """One start of a program. `options` are those of the launcher, by name with underscores (`*`: in a variable that is
+    not known); `steps` those of srun.
 
     `program` is the field that names it: a dotted module where `is_module`, else a path.
     """
@@ -384,7 +385,8 @@ def _options(engine: str, fields: list[Field]) -> tuple[dict[str, Field], Field 
             index += 1
             continue
         if each.many:
-            index += 1  # options of the launcher, in a variable that is not known
+            options["*"] = each
+            index += 1
             continue
         if not each.text.startswith("-"):
             return options, each, is_module, fields[index + 1 :]

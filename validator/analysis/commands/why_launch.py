@@ -130,7 +130,7 @@ def _of_launcher(launch: Launch, path: str, line: int) -> Iterator[str]:
         if launch.path == path and at[0] == line:
             yield f"{option} = {said}: of the job that the script asks Slurm for"
     for name, value in launch.options.items():
-        if _stands_at(value, path, line):
+        if name != "*" and _stands_at(value, path, line):
             yield f"--{name} = {value.text}{'' if value.known else f' ({value.why})'}: option of {launch.engine}"
 
 
