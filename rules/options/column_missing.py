@@ -57,7 +57,9 @@ def _check(project: Project, queries: Queries, call: Place) -> Iterator[Finding]
         return
     functions = _functions(given)
     columns = columns_of(data) if functions else None
-    for unit, sure in functions.items() if columns is not None else ():
+    if columns is None:
+        return
+    for unit, sure in functions.items():
         for name in _needed(unit):
             if name not in columns and (sure or not project.analysis(DictionaryKeys).may_be_put(name)):
                 yield _report(call, unit, name, columns)._replace(severity="error" if sure else "warning")
