@@ -223,6 +223,35 @@ torchrun --nproc_per_node 8 train.py{options}
 
 INCORRECT = [
     """
+import os
+import torch.distributed as dist
+
+class Task:
+    def __init__(self):
+        self.gathers = False
+
+    def prepare(self):
+        self.gathers = True
+
+    def save(self, tensor):
+        if self.gathers:
+            dist.all_reduce(tensor)
+
+def main(args, tensor):
+    dist.init_process_group("nccl")
+    if dist.get_rank() == 0:
+        if os.path.exists(args.out):
+            return -1
+    dist.barrier()  # error: MP501
+    task = Task()
+    if args.shard:
+        task.prepare()
+    task.save(tensor)
+
+if __name__ == "__main__":
+    main(read(), tensor())
+""",
+    """
 import deepspeed
 import ray
 import torch.distributed as dist
@@ -932,34 +961,6 @@ def evaluate(config, value):
 
 
 CORRECT = [
-    """
-import os
-import torch.distributed as dist
-
-class Task:
-    def __init__(self):
-        self.gathers = False
-
-    def prepare(self):
-        self.gathers = True
-
-    def save(self, tensor):
-        if self.gathers:
-            dist.all_reduce(tensor)
-
-def main(args, tensor):
-    dist.init_process_group("nccl")
-    if dist.get_rank() == 0:
-        if os.path.exists(args.out):
-            return -1
-    task = Task()
-    if args.shard:
-        task.prepare()
-    task.save(tensor)
-
-if __name__ == "__main__":
-    main(read(), tensor())
-""",
     """
 import torch
 import torch.distributed as dist
