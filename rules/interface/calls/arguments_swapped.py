@@ -3,13 +3,15 @@
 What it does
     Takes calls whose arguments, passed by position, bear the names of two parameters of what is called, each that of
     the other: `create(name, use_w2, use_w1)` for `def create(self, name, use_w1, use_w2)`; or words of them that are
-    words of no other parameter, and none of its own: `join(world, offset)` for `def join(rank_offset, world_size)`.
-    Also one argument that bears the name of another parameter, behind others that stand at their places: there the
-    signature has got a parameter in between. Also of actors, of modules that are called, and of what processes are
-    given to run. Where several definitions may be reached, all must have these parameters in this order. Silent in the
-    function itself, behind a test of the two, where the function passes them to it in the other order too, where a
-    statement exchanges the two, where their names are those of the two ways of one thing (`scatter_dim`, `gather_dim`),
-    and where a name says that the exchange is meant (`swap`, `reverse`, `transpose`).
+    words of no other parameter, and none of its own: `join(world, offset)` for `def join(rank_offset, world_size)`. A
+    word that both parameters have decides nothing, one that only one has does: `build(cfg.warmup, cfg.steps)` for
+    `def build(total_steps, warmup_steps)`. Items go by their keys (`batch["old_log_probs"]`). Also one argument that
+    bears the name of another parameter, behind others that stand at their places: there the signature has got a
+    parameter in between. Also of actors, of modules that are called, and of what processes are given to run. Where
+    several definitions may be reached, all must have these parameters in this order. Silent in the function itself,
+    behind a test of the two, where the function passes them to it in the other order too, where a statement exchanges
+    the two, where their names are those of the two ways of one thing (`scatter_dim`, `gather_dim`), and where a name
+    says that the exchange is meant (`swap`, `reverse`, `transpose`).
 
 Why is this bad
     Nothing fails where both are of one type: the wrong matrix is decomposed, the wrong model is the reference.
@@ -49,6 +51,7 @@ _WAYS = frozenset(
 
 _WORD = re.compile(r"[a-z]+|[A-Z][a-z]*|\d+")
 _PATH = re.compile(r"(?:\w+\.)*([^\W\d]\w*)")
+_ITEM = "[]"  # at the end of a path: an item of what stands before it
 _CALLED = ("forward", "__call__")  # what runs where an object is called, by whatever name
 
 
@@ -78,11 +81,27 @@ def check_project(project: Project) -> Iterator[Finding]:
             handed = call.method in objects.lending
             name = call.receiver.rpartition(".")[2] if call.method == "remote" else call.method
             rows = by_name.get(name, of_objects)
-            if not handed and not any(_misplaced(call, params) for params in rows):
+            named = _with_keys(objects, function, call) if name in by_name else call
+            if not handed and not any(_misplaced(named, params) for params in rows):
                 continue
             place = objects.call_at(function.module, call.at)
             if place is not None:
-                yield from _checked(objects, function, call, place)
+                yield from _checked(objects, function, named, place)
+
+
+def _with_keys(objects: Objects, function: Method, call: Call) -> Call:
+    """A call in which the items of dictionaries go by their keys: `batch["labels"]` as `batch.labels` would."""
+    items = [i for i, each in enumerate(call.args) if each.keyword is None and each.value.endswith(_ITEM)]
+    place = objects.call_at(function.module, call.at) if items else None
+    if place is None or place.value.op != "call" or len(place.value.args) != len(call.args) + 1:
+        return call
+    args = list(call.args)
+    for i in items:
+        item = place.operand(i + 1).root
+        key = item.operand(1).closed.constant() if item.value.op == "item" else None
+        if isinstance(key, str) and key.isidentifier():
+            args[i] = args[i]._replace(value=f"{args[i].value.removesuffix(_ITEM)}.{key}")
+    return call._replace(args=tuple(args))
 
 
 def _checked(objects: Objects, function: Method, call: Call, place: Place) -> Iterator[Finding]:
@@ -129,7 +148,7 @@ def _report(function: Method, call: Call, name: str, callee: object, found: Swap
 
 
 def _names(call: Call) -> list[str]:
-    """The last names of what is passed by position, up to a `*`; empty texts for other expressions."""
+    """The last names, or keys, of what is passed by position, up to a `*`; empty texts for other expressions."""
     found = []
     for each in call.args:
         if each.keyword == "*":
@@ -173,7 +192,13 @@ def _is_crosswise(names: tuple[str, str], params: tuple[str, str]) -> bool:
         return True
     # `gen_loss, weighted_gen_loss` for `weighted_adversarial_gen_loss, adversarial_gen_loss`
     crossed, straight = one <= second and other <= first, one <= first and other <= second
-    return crossed and not straight and one != other and min(len(one), len(other)) > 1
+    if not crossed or straight or one == other:
+        return False
+    if min(len(one), len(other)) > 1:
+        return True
+    # `warmup, steps` for `total_steps, warmup_steps`: one has nothing to do with its place, both make up the other's
+    places = ((one, first, second), (other, second, first))
+    return any(not name & own and one | other == there for name, own, there in places)
 
 
 def _are_alone(names: tuple[str, str], params: tuple[str, str], given: list[str], all_params: list[str]) -> bool:
@@ -205,8 +230,12 @@ def _shifted(call: Call, params: list[str]) -> Swapped | None:
 
 
 def words(name: str) -> frozenset[str]:
-    """The words of a name, in small letters."""
-    return frozenset(word.lower() for word in _WORD.findall(name))
+    """The words of a name, in small letters, of one and of several alike."""
+    return frozenset(_singular(word.lower()) for word in _WORD.findall(name))
+
+
+def _singular(word: str) -> str:
+    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
 
 
 def go_back(one: str, other: str) -> bool:
@@ -221,7 +250,7 @@ def _is_both_ways(objects: Objects, function: Method, call: Call, found: Swapped
     one, other = found.names
     exact = found.params == (other, one)
     for each in function.facts.calls:
-        names = _names(each) if each is not call else []
+        names = _names(_with_keys(objects, function, each)) if each.at != call.at else []
         if one in names and other in names and names.index(other) < names.index(one):
             if exact:
                 return True
@@ -294,6 +323,18 @@ def train(recon_loss, gen_loss, weight):
     weighted_gen_loss = gen_loss * weight
     return report(recon_loss, gen_loss, weighted_gen_loss)  # error: MP145
 """,
+    # items by their keys; a word that both parameters have, and one that only the other has
+    """
+def ratio(old_log_prob, log_prob):
+    return log_prob - old_log_prob
+
+def schedule(optimizer, total_steps, warmup_steps):
+    return optimizer, total_steps / warmup_steps
+
+def train(optimizer, log_prob, batch, cfg):
+    loss = ratio(log_prob, batch["old_log_probs"])  # error: MP145
+    return loss, schedule(optimizer, cfg.warmup, cfg.steps)  # error: MP145
+""",
     # by words, to an actor and to a module
     """
 import ray
@@ -328,6 +369,19 @@ class Trainer:
 ]
 
 CORRECT = [
+    # words that both parameters have, at their places; other items
+    """
+def ratio(old_log_prob, log_prob):
+    return log_prob - old_log_prob
+
+def schedule(optimizer, total_steps, warmup_steps, size=1, patch_size=2):
+    return optimizer, total_steps / warmup_steps, size // patch_size
+
+def train(optimizer, log_prob, batch, cfg):
+    loss = ratio(batch["log_probs"], log_prob) + ratio(batch["old"], batch["new"])
+    made = schedule(optimizer, cfg.steps, cfg.warmup), schedule(optimizer, cfg.max_steps, cfg.epoch_steps)
+    return loss, made, schedule(optimizer, cfg.steps, cfg.steps, cfg.image_size, cfg.size)
+""",
     # the object turned round; what another object calls so
     """
 from typing import NamedTuple
