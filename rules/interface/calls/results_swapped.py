@@ -4,8 +4,10 @@ What it does
     Takes results that are unpacked into names (`it, start_epoch = load(…)`) and compares them with the names of what is
     returned (`return epoch, it`). Reports where two stand in each other's places, at every `return` of all functions
     that may be called; of an object that is not known, of all methods that are called so. Names fit each other if the
-    words of one are among those of the other. Silent where a name says that the exchange is meant (`swap`, `reverse`),
-    where two name the two ways of one thing, and in tests.
+    words of one are among those of the other. So with what libraries give: the objects of which the result is made go
+    by their classes (`engine, optim, scheduler, _ = deepspeed.initialize(…)` takes the loader of the data for the
+    scheduler), and what is given back for each argument by what is passed. Silent where a name says that the exchange
+    is meant (`swap`, `reverse`), where two name the two ways of one thing, and in tests.
 
 Why is this bad
     Nothing fails where both are of one type: a resumed run takes the number of steps for that of epochs.
@@ -16,6 +18,7 @@ References
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from rules.interface.calls.arguments_swapped import MEANT, go_back, words
@@ -23,6 +26,7 @@ from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
+from validator.flow.queries.ranks.random_draws import rows_of
 from validator.project import Project
 from validator.rule import Rule
 
@@ -38,6 +42,8 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def _checked(queries: Queries, call: Place) -> Iterator[Finding]:
+    if call.value.op == "call" and not queries.targets(call):
+        yield from _of_library(call)
     names = _taken(call)
     units = list(_called(queries, call)) if call.value.op == "call" else []
     rows = [row for unit in units for row in _given(unit, len(names))]
@@ -47,6 +53,31 @@ def _checked(queries: Queries, call: Place) -> Iterator[Finding]:
     taken, given = ((row[places[0]], row[places[1]]) for row in (names, rows[0]))
     if not go_back(*taken):
         yield _report(call, units[0], taken, given)
+
+
+def _of_library(call: Place) -> Iterator[Finding]:
+    rows = rows_of(call)
+    row = rows[0][1] if len(rows) == 1 else None
+    names = _taken(call)
+    given = _made(call, row.result, len(names)) if row is not None else []
+    if given and not MEANT.search(call.unit.qualname.lower()):
+        for i, j in itertools.permutations(range(len(names)), 2):
+            own, other = given[i], given[j]
+            fits = {each for each in given if _fit(names[i], each)}
+            if own and fits == {other} and not _fit(names[j], other):
+                yield _report(call, None, (names[i], names[j]), (own, other))
+                return
+
+
+def _made(call: Place, result: object, length: int) -> list[str]:
+    """What a library gives by the classes of which it is, or by what it is given; nothing where that is not known."""
+    if isinstance(result, list | tuple):
+        found = [each.rpartition(".")[2] if each.startswith("made:") else "" for each in result]
+    elif result == "prepared" and all(name is None for name in call.value.data.names):
+        found = [_name(call.unit, number) for number in call.value.args[1:]]
+    else:
+        found = []
+    return found if len(found) == length else []
 
 
 def _called(queries: Queries, call: Place) -> Iterator[Unit]:
@@ -61,26 +92,31 @@ def _called(queries: Queries, call: Place) -> Iterator[Unit]:
 
 def _taken(call: Place) -> list[str]:
     """The names into which a result is unpacked, in their order; empty texts for what has none."""
-    own = call.unit.variables
     parts = {user.value.data[0]: user for user in call.users if user.value.op == "unpack"}
     wanted = next((user.value.data[1] for user in parts.values()), 0)
-    return [own.get(parts[i].number, "") if i in parts else "" for i in range(wanted)]
+    return [_kept_as(parts[i]) if i in parts else "" for i in range(wanted)]
+
+
+def _kept_as(part: Place) -> str:
+    """The variable, or the attribute, that gets a part of a result."""
+    stores = [user.value.data for user in part.users if user.value.op == "store_attr"]
+    return part.unit.variables.get(part.number) or (str(stores[0]) if len(stores) == 1 else "")
 
 
 def _given(unit: Unit, length: int) -> Iterator[list[str]]:
     """For each `return` the names of what it gives."""
-    own = unit.variables
     for number in unit.code.returned:
         value = unit.code.values[number]
-        names = []
-        for part in value.args if value.op == "tuple" and len(value.args) == length else ():
-            inner = unit.code.values[part] if part >= 0 else value
-            names.append(
-                own.get(part)
-                or (str(inner.data[1]) if inner.op == "param" else "")
-                or (str(inner.data) if inner.op == "attr" else "")
-            )
-        yield names
+        yield [_name(unit, part) for part in value.args if value.op == "tuple" and len(value.args) == length]
+
+
+def _name(unit: Unit, number: int) -> str:
+    """The variable, parameter or attribute that a value is; empty for other expressions."""
+    if number < 0:
+        return ""
+    inner = unit.code.values[number]
+    of_param = str(inner.data[1]) if inner.op == "param" else ""
+    return unit.variables.get(number) or of_param or (str(inner.data) if inner.op == "attr" else "")
 
 
 def _swapped(names: list[str], given: list[str]) -> tuple[int, int] | None:
@@ -100,14 +136,16 @@ def _fit(one: str, other: str) -> bool:
     return bool(first and second) and (first <= second or second <= first)
 
 
-def _report(call: Place, unit: Unit, taken: tuple[str, str], given: tuple[str, str]) -> Finding:
+def _report(call: Place, unit: Unit | None, taken: tuple[str, str], given: tuple[str, str]) -> Finding:
+    rest = f"`{given[1]}` for `{taken[1]}`" if taken[1].strip("_") else f"`{given[1]}` elsewhere"
+    defined = f"`{unit.qualname}` is defined here" if unit is not None else ""
     return RULE.finding(
         call.unit.path,
         call.at,
-        f"`{call.text}`{call.where} gives `{given[0]}` where `{taken[0]}` is taken, and `{given[1]}` for `{taken[1]}`",
+        f"`{call.text}`{call.where} gives `{given[0]}` where `{taken[0]}` is taken, and {rest}",
         help="exchange the names",
-        related=[Related(unit.path, unit.code.at[0], f"`{unit.qualname}` is defined here")],
-        context=f"{call.unit.qualname}:{unit.qualname}:{taken[0]}",
+        related=[Related(unit.path, unit.code.at[0], defined)] if unit is not None else [],
+        context=f"{call.unit.qualname}:{unit.qualname if unit is not None else call.text}:{taken[0]}",
     )
 
 
@@ -125,9 +163,41 @@ def main(path):
     it, start_epoch = detector.load(path)  # error: MP149
     return range(start_epoch, 10), it
 """,
+    """
+import deepspeed
+from accelerate import Accelerator
+
+class Strategy:
+    def setup(self, model, optimizer, scheduler, config):
+        engine, optimizer, lr_scheduler, loader = deepspeed.initialize(  # error: MP149
+            model=model, optimizer=optimizer, lr_scheduler=scheduler, config=config
+        )
+        return engine, optimizer, lr_scheduler, loader
+
+def prepare(model, optimizer, loader):
+    accelerator = Accelerator()
+    model, loader, optimizer = accelerator.prepare(model, optimizer, loader)  # error: MP149
+    return model, loader, optimizer
+""",
 )
 
 CORRECT = (
+    # what a library gives, under other names; things that are prepared in another order
+    """
+import deepspeed
+from accelerate import Accelerator
+
+class Strategy:
+    def setup(self, net, optim, config):
+        self.engine, self.opt, _, self.schedule = deepspeed.initialize(model=net, optimizer=optim, config=config)
+        model, optimizer, train_loader, _ = deepspeed.initialize(model=net, optimizer=optim, config=config)
+        return model, optimizer, train_loader
+
+def prepare(net, optim, train, evaluation):
+    accelerator = Accelerator()
+    train_loader, optimizer, model = accelerator.prepare(train, optim, net)
+    return model, optimizer, train_loader, accelerator.prepare(evaluation)
+""",
     """
 class Detector:
     def load(self, path):
