@@ -46,7 +46,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             if methods and len(refused) == len(methods):
                 if _is_sent_otherwise(project, each, found):
                     continue
-                yield _report(each, *next(iter(refused.items())), RULE.severity if complete else "warning")
+                certain = complete and not each.guessed
+                yield _report(each, *next(iter(refused.items())), RULE.severity if certain else "warning")
             else:
                 refusing.update(dict.fromkeys(refused))
                 taking.update(method.cls for method in methods if method not in refused and method.cls is not None)

@@ -2,11 +2,13 @@
 
 What it does
     Finds functions that call a method by the name that they are given (`getattr(engine, method_name)(…)`, of actors
-    too), and looks at the texts which their callers pass. Reported is a name that none of the objects which come there
-    can have; where the objects are not all known, one that nothing in the project has and that is no name of a known
-    library, as a warning where they are actors, or some are known, else as a note. Also a name that is put together
-    (`getattr(self, f"_reward_{name}")`), where no object that may be there has a method, or anything else, whose name
-    begins and ends so. Silent where `getattr` has a default, or `hasattr` or an `except` is around it.
+    too), and looks at the texts which their callers pass, also those who call a method by a name that no other class
+    and no library has on an object of which nothing is known (then a warning at most). Reported is a name that none of
+    the objects which come there can have; where the objects are not all known, one that nothing in the project has and
+    that is no name of a known library, as a warning where they are actors, or some are known, else as a note. Also a
+    name that is put together (`getattr(self, f"_reward_{name}")`), where no object that may be there has a method, or
+    anything else, whose name begins and ends so. Silent where `getattr` has a default, or `hasattr` or an `except` is
+    around it.
 
 Why is this bad
     It raises AttributeError in another process, long after the start; no search for calls finds the text.
@@ -44,6 +46,8 @@ def check_project(project: Project) -> Iterator[Finding]:
         if (severity := _is_missing(project, held, each.name)) is not None:
             if severity == "warning" and not held.classes and not _is_of_actor(each.asking):
                 severity = "note"  # an object of whom nothing is known: only the name speaks
+            if severity == "error" and each.guessed:
+                severity = "warning"
             yield _report(project, held, each.asking, each.text, severity)
 
 
@@ -163,6 +167,32 @@ def build(strategy, tokenizer):
     return Scorer(strategy.weights, tokenizer)
 """
 
+_GIVEN = """\
+import ray
+
+
+@ray.remote
+class Worker:
+    def gather_all_rewards(self, batch):
+        return batch
+
+
+class Group:
+    def __init__(self, worker_cls, count):
+        self.workers = [worker_cls.remote() for _ in range(count)]
+
+    def run_on_workers(self, name, *args):
+        return ray.get([getattr(worker, name).remote(*args) for worker in self.workers])
+
+
+class Trainer:
+    def __init__(self, group):
+        self.group = group
+
+    def step(self, batch):
+        return self.group.run_on_workers("{method}", batch){mark}
+"""
+
 INCORRECT = (
     _SCORER.format(prefix="_reward_", default="", mark="  # error: MP134"),
     _ENGINES.format(name="pause_requests", given="", mark="  # error: MP134"),
@@ -185,6 +215,8 @@ def main(strategy, batch):
     group.run("update", strategy, batch)
     return group.run("offload")  # error: MP134
 """,
+    # through an object that the trainer is given, by a name that only one class has
+    _GIVEN.format(method="gather_rewards", mark="  # error: MP134"),
 )
 
 CORRECT = (
@@ -198,6 +230,7 @@ def extend(scorer, name, function):
     setattr(scorer, f"_reward_{name}", function)
 """,
     _ENGINES.format(name="pause_generation", given="", mark=""),
+    _GIVEN.format(method="gather_all_rewards", mark=""),
     # a default, a test; nobody's name
     """\
 class Worker:

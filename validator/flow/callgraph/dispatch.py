@@ -18,12 +18,13 @@ _SPREADS = ("*", "**")
 
 class Dispatched(NamedTuple):
     """A method that `asking` asks for by `text`, which `call` passes; `sent`: the call that the method gets, None where
-    it is not called at once."""
+    it is not called at once; `guessed`: whether a name alone tells whom a call on the way reaches."""
 
     asking: Place
     call: Place
     text: Place
     sent: Call | None
+    guessed: bool = False
 
     @property
     def name(self) -> str:
@@ -44,11 +45,11 @@ def dispatched(queries: Queries) -> Iterator[Dispatched]:
         position = _named_by(asking)
         if position < 0 or asking.is_tried or any("hasattr" in test.words for test in asking.tests):
             continue
-        for call, text, sent in _passing(queries, asking.unit, position, _sent(asking), set()):
+        for call, text, sent, guessed in _passing(queries, asking.unit, position, _sent(asking), set()):
             if (asking, call) in seen:
                 continue
             seen.add((asking, call))
-            yield Dispatched(asking, call, text, as_call(asking, sent) if sent is not None else None)
+            yield Dispatched(asking, call, text, as_call(asking, sent) if sent is not None else None, guessed)
 
 
 def _named_by(asking: Place) -> int:
@@ -79,21 +80,30 @@ def _sent(asking: Place) -> list[Sent] | None:
 
 
 def _passing(
-    queries: Queries, unit: Unit, position: int, sent: list[Sent] | None, seen: set[Unit]
-) -> Iterator[tuple[Place, Place, list[Sent] | None]]:
-    """The calls that pass a text for a parameter, through however many functions, with what the method then gets."""
+    queries: Queries, unit: Unit, position: int, sent: list[Sent] | None, seen: set[Unit], guessed: bool = False
+) -> Iterator[tuple[Place, Place, list[Sent] | None, bool]]:
+    """The calls that pass a text for a parameter, through however many functions, with what the method then gets, and
+    whether a name alone tells whom one of them reaches."""
     if unit in seen:
         return
-    for call in queries.calls_of(unit):
+    for call, by_name in _calls(queries, unit):
         text = _given(call, unit, position)
         if text is None:
             continue
         there = from_outside(sent, call, unit) if sent is not None else None
         root = text.root.value
         if root.op == "const" and isinstance(root.data, str):
-            yield call, text, there
+            yield call, text, there, guessed or by_name
         elif root.op == "param":
-            yield from _passing(queries, call.unit, int(root.data[0]), there, seen | {unit})
+            yield from _passing(queries, call.unit, int(root.data[0]), there, seen | {unit}, guessed or by_name)
+
+
+def _calls(queries: Queries, unit: Unit) -> Iterator[tuple[Place, bool]]:
+    """The calls that run a unit, and those on unknown objects that by their name can mean no other."""
+    yield from ((call, False) for call in queries.calls_of(unit))
+    for caller in queries.flow.callers(unit):
+        for passed in queries.flow.guessed_to(caller, unit) or ():
+            yield Place(queries.flow, caller, passed.site), True
 
 
 def _given(call: Place, unit: Unit, position: int) -> Place | None:
