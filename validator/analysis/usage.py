@@ -226,8 +226,11 @@ class Usage:
             starred = not unit.name.startswith("_") and unit.module.name.rpartition(".")[2] in self.project.starred
             if starred or unit.module in self._opened:
                 return True
-        # who puts the name together spells its first words, with something behind them that is filled in
-        words = unit.name.split("_")
+        return self.is_put_together(unit.name)
+
+    def is_put_together(self, name: str) -> bool:
+        """Whether some file spells the first words of a name, with something behind them that is filled in."""
+        words = name.split("_")
         starts = ("_".join([*words[:end], ""]) for end in range(1, len(words)) if any(words[:end]))
         spelled = [f"{start}{mark}".encode() for start in starts for mark in "{%"]
         return any(each in module.source.data for module in self.project.modules.values() for each in spelled)

@@ -49,7 +49,7 @@ _RECURSION_LIMIT = 6_000  # a generated file may chain thousands of `+`; deeper 
 
 # Families whose findings say that something fails or goes wrong when it is run; MP205 says so of a whole file.
 _BY_USE = frozenset({"MP1", "MP2", "MP3", "MP4", "MP5", "MP6", "MP7"})
-_BY_ITSELF = frozenset({"MP205"})  # of whole files: whether anything uses the line does not matter
+_BY_ITSELF = frozenset({"MP141", "MP205"})  # they say that nobody uses the line, or speak of whole files
 
 
 class Result(NamedTuple):

@@ -3,9 +3,11 @@
 What it does
     Reports a method that says that it overrides (`@override`) where no class above it has one of that name; and a
     method that nobody asks for, by name or by text, of a class that leaves an empty hook of its base as it is: one with
-    the same parameters and a name of the same words, which the project calls. Silent where a base outside of the
-    project may have the method or call it, and in tests. A note where code asks objects of the class for the method by
-    the name that it has: it runs, and only says what is not so.
+    the same parameters and a name of the same words, which the project calls, or asks for by its name in a text
+    (`self.emit("on_train_step_end")`). So where no base has the hook, and classes beside it do that code asks for by
+    texts alone. Silent where a base outside of the project may have the method or call it, where code puts such a name
+    together (`f"on_{name}"`), and in tests. A note where code asks objects of the class for the method by the name that
+    it has: it runs, and only says what is not so.
 
 Why is this bad
     The code of the class never runs: the empty hook of the base runs in its place, without a word.
@@ -19,12 +21,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from validator.analysis.interfaces.binding import keeps_signature
 from validator.analysis.options.spelled import Spelled
 from validator.analysis.usage import Usage
 from validator.definitions import PLAIN_BASES
-from validator.finding import Finding, Related, Severity
+from validator.finding import SEVERITIES, Finding, Related, Severity
+from validator.flow.program.flow import Flow
 from validator.flow.queries.outside_program import is_test
-from validator.models.members import is_known, of_libraries
+from validator.models.members import is_known, of_libraries, packages_having
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
@@ -43,11 +47,18 @@ def check_project(project: Project) -> Iterator[Finding]:
                 continue
             if any(each.rpartition(".")[2] == "override" for each in method.facts.decorators):
                 if not cls.external_bases or method.name not in of_libraries():
-                    yield _report(method, [], "note" if _is_asked(project, method) else "error")
+                    yield _report(method, [], _at_most(project, cls, "note" if _is_asked(project, method) else "error"))
                 continue
             hooks = [hook for hook in _left(cls, method) if _is_called(project, hook)]
-            if hooks and _is_unasked(project, method.name):
-                yield _report(method, hooks)
+            hooks = hooks or [hook for hook in _beside(cls, method) if _is_told(project, hook.name)]
+            if hooks and _is_unasked(project, method.name) and not _is_of_library(project, cls, method.name):
+                yield _report(method, hooks, _at_most(project, cls, "warning"))
+
+
+def _at_most(project: Project, cls: ClassDef, severity: Severity) -> Severity:
+    """A severity, or what one may be at most in a class that nobody uses."""
+    idle = project.analysis(Usage).idle(cls.path, cls.facts.name_at[0])
+    return max(severity, idle.severity, key=SEVERITIES.index) if idle is not None else severity
 
 
 def _is_listed(base: str) -> bool:
@@ -56,12 +67,25 @@ def _is_listed(base: str) -> bool:
 
 
 def _is_called(project: Project, hook: Method) -> bool:
-    return any(call.receiver for _, call in project.calls(hook.name))
+    return any(call.receiver for _, call in project.calls(hook.name)) or _is_told(project, hook.name)
+
+
+def _is_told(project: Project, name: str) -> bool:
+    """Whether code asks for something by its name in a text, and nobody puts such names together."""
+    return project.analysis(Spelled).as_text(name) and not project.analysis(Usage).is_put_together(name)
 
 
 def _is_unasked(project: Project, name: str) -> bool:
-    spelled = project.analysis(Spelled)
-    return name not in of_libraries() and not spelled.as_name(name) and not spelled.as_text(name)
+    spelled, usage = project.analysis(Spelled), project.analysis(Usage)
+    return not (usage.is_put_together(name) or spelled.as_name(name) or spelled.as_text(name))
+
+
+def _is_of_library(project: Project, cls: ClassDef, name: str) -> bool:
+    """Whether a library may ask objects of a class, or of one below it, for a name: one that it knows."""
+    packages = packages_having(name)
+    plain = all(PLAIN_BASES.issuperset(each.external_bases) for each in (cls, *cls.descendants()))
+    unused = plain and "python" not in packages and not project.analysis(Flow).mentions.libraries(*packages)
+    return bool(packages) and not unused
 
 
 def _is_asked(project: Project, method: Method) -> bool:
@@ -73,11 +97,22 @@ def _is_asked(project: Project, method: Method) -> bool:
 
 def _left(cls: ClassDef, method: Method) -> list[Method]:
     """The empty hooks of bases one of which a method may have overridden before a name was changed."""
-    if method.facts.stub or method.facts.decorators:
+    if method.facts.stub or not keeps_signature(method):
         return []
     hooks = {name: each for above in reversed(cls.mro[1:]) for name, each in above.methods.items()}
     empty = [h for h in hooks.values() if h.facts.stub in _EMPTY and not h.facts.decorators]
     return [hook for hook in empty if hook.name not in cls.methods and _alike(hook, method)]
+
+
+def _beside(cls: ClassDef, method: Method) -> list[Method]:
+    """The hooks of classes under the same base that no base has, nor this class, one of which it may mean."""
+    if method.facts.stub or not keeps_signature(method) or method.name.startswith("_"):
+        return []
+    has = {name for above in cls.mro for name in above.methods}
+    others = {each for above in cls.mro[1:] for each in above.descendants()} - {cls, *cls.descendants()}
+    hooks = [h for each in others for name, h in each.methods.items() if name not in has and not h.facts.decorators]
+    alike = {h.name: h for h in hooks if h.is_method and _taken(h) == _taken(method) != [] and _is_named_so(h, method)}
+    return [alike[name] for name in sorted(alike)]
 
 
 def _alike(hook: Method, method: Method) -> bool:
@@ -86,17 +121,25 @@ def _alike(hook: Method, method: Method) -> bool:
     below = hook.cls.descendants() if hook.cls is not None else ()
     forms = [hook, *(each.methods[hook.name] for each in below if hook.name in each.methods)]
     taken = _taken(method)
-    words, others = (set(_WORDS.findall(each.name)) for each in (hook, method))
-    common = len(words & others)
-    enough = 2 * common >= max(len(words), len(others)) or bool(taken) and common > 0
+    enough = _is_named_so(hook, method) or bool(taken) and bool(_words(hook) & _words(method))
     return enough and any(_taken(each) == taken for each in forms)
+
+
+def _is_named_so(hook: Method, method: Method) -> bool:
+    """Whether two names have at least half of their words in common."""
+    words, others = _words(hook), _words(method)
+    return 2 * len(words & others) >= max(len(words), len(others))
+
+
+def _words(method: Method) -> set[str]:
+    return set(_WORDS.findall(method.name))
 
 
 def _taken(method: Method) -> list[tuple[str, str]]:
     return [(param.name, param.kind) for param in method.facts.params[1:]]
 
 
-def _report(method: Method, hooks: list[Method], severity: Severity = "warning") -> Finding:
+def _report(method: Method, hooks: list[Method], severity: Severity) -> Finding:
     assert method.cls is not None
     base = method.cls.mro[1]
     if not hooks:
@@ -110,12 +153,13 @@ def _report(method: Method, hooks: list[Method], severity: Severity = "warning")
             severity=severity,
         )
     shown = " or ".join(f"`{hook.qualname}`" for hook in hooks)
+    asked = ", which does nothing, is called" if hooks[0].cls in method.cls.mro else " is asked for by its name"
     return RULE.finding(
         method.path,
         method.facts.name_at,
-        f"nobody calls `{method.qualname}`, which overrides nothing; {shown}, which does nothing, is called",
+        f"nobody calls `{method.qualname}`, which overrides nothing; {shown}{asked}",
         help=f"name it {' or '.join(f'`{hook.name}`' for hook in hooks)}, or drop it",
-        related=[Related(hook.path, hook.facts.name_at[0], f"`{hook.qualname}` does nothing") for hook in hooks],
+        related=[Related(hook.path, hook.facts.name_at[0], f"`{hook.qualname}` is defined here") for hook in hooks],
         context=method.qualname,
         severity=severity,
     )
@@ -144,7 +188,52 @@ def train(strategy, unit, steps):
         strategy.step(unit, unit.needs_hidden_states())
 """
 
+_STUBS = """\
+    def on_fit_start(self, engine): ...
+    def on_train_step_end(self, engine, loss): ..."""
+
+_EVENTS = """\
+import torch
+
+
+class Callback:
+{base}
+
+
+class Average(Callback):
+    def on_fit_start(self, engine):
+        self.shadow = dict(engine.net.state_dict())
+
+    @torch.no_grad()
+    def {name}(self, engine, loss):{mark}
+        for key, value in engine.net.state_dict().items():
+            self.shadow[key].lerp_(value, 0.1)
+
+
+class Printer(Callback):
+    def on_train_step_end(self, engine, loss):
+        print(engine.step, loss)
+
+
+class Engine:
+    def __init__(self, net, callbacks):
+        self.net, self.callbacks, self.step = net, list(callbacks), 0
+
+    def emit(self, hook, *args):
+        for callback in self.callbacks:
+            method = getattr(callback, hook, None)
+            if method is not None:
+                method(self, *args)
+
+    def fit(self, batches):
+        self.emit("on_fit_start")
+        for batch in batches:
+            self.emit("{text}", self.net(batch))
+"""
+
 INCORRECT = (
+    _EVENTS.format(base=_STUBS, name="on_step_end", mark="  # error: MP141", text="on_train_step_end"),
+    _EVENTS.format(base="    pass", name="on_step_end", mark="  # error: MP141", text="on_train_step_end"),
     _HOOKS.format(
         head="", decorator="", first="set_step_nr", second="requires_hidden_states", mark="  # error: MP141"
     ).replace("set_step_nr(self", "before_step(self"),
@@ -173,6 +262,18 @@ print(Tree([1, 2]).prune(1))
 )
 
 CORRECT = (
+    _EVENTS.format(base=_STUBS, name="on_train_step_end", mark="", text="on_train_step_end"),
+    _EVENTS.format(base="    pass", name="on_train_step_end", mark="", text="on_train_step_end"),
+    # a name that code puts together; a helper of another name, and one that takes something else
+    _EVENTS.format(base=_STUBS, name="on_step_end", mark="", text="on_train_step_end")
+    + """
+    def tell(self, kind):
+        self.emit(f"on_{kind}_end", kind)
+""",
+    _EVENTS.format(base="    pass", name="describe_end", mark="", text="on_train_step_end"),
+    _EVENTS.format(base="    pass", name="on_step_end", mark="", text="on_train_step_end").replace(
+        "on_step_end(self, engine, loss)", "on_step_end(self, engine)"
+    ),
     _HOOKS.format(head="", decorator="", first="on_step_begin", second="needs_hidden_states", mark=""),
     # asked for by a text; another thing
     _HOOKS.format(head='STEPS = ["begin_step"]\n', decorator="", first="begin_step", second="size", mark=""),

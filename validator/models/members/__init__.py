@@ -8,11 +8,31 @@ from typing import Any
 
 from validator.files.tables import load_toml
 
+# By list in the table the packages of which it is, where that is not its name.
+_PACKAGES = {
+    "named_tuple": ("python",), "module": ("python",), "transformers_4": ("transformers",),
+    "gymnasium": ("gymnasium", "gym"), "lightning": ("lightning", "pytorch_lightning"),
+}  # fmt: skip
+
 
 @cache
 def of_libraries() -> frozenset[str]:
     """Names of members of builtins and of the classes that training code holds, and inherits from, most."""
     return frozenset(" ".join((*_table()["members"].values(), *_table()["kept"].values())).split())
+
+
+@cache
+def _having() -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for library, names in (*_table()["members"].items(), *_table()["kept"].items()):
+        for name in names.split():
+            found.setdefault(name, set()).update(_PACKAGES.get(library, (library,)))
+    return {name: frozenset(packages) for name, packages in found.items()}
+
+
+def packages_having(name: str) -> frozenset[str]:
+    """The packages among these whose objects have a name; `python` for Python's own."""
+    return _having().get(name, frozenset())
 
 
 @cache
