@@ -27,6 +27,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from validator.analysis.commands.same_names import singular
 from validator.facts.model import Call, Param
 from validator.finding import Finding, Related
 from validator.flow.callgraph.indirect_calls import OF_LIBRARY
@@ -231,11 +232,7 @@ def _shifted(call: Call, params: list[str]) -> Swapped | None:
 
 def words(name: str) -> frozenset[str]:
     """The words of a name, in small letters, of one and of several alike."""
-    return frozenset(_singular(word.lower()) for word in _WORD.findall(name))
-
-
-def _singular(word: str) -> str:
-    return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word
+    return frozenset(singular(word.lower()) for word in _WORD.findall(name))
 
 
 def go_back(one: str, other: str) -> bool:

@@ -254,6 +254,28 @@ def _of_library(call: Call) -> str:
 
 
 INCORRECT: tuple[str, ...] = (
+    # decorators that give back what they decorate
+    """\
+TABLE = {}
+
+
+def register(name):
+    def keep(function):
+        TABLE[name] = function
+        return function
+
+    return keep
+
+
+@register("step")
+def step(strategy):
+    return strategy
+
+
+def run(strategy, batch):
+    step(strategy, batch)  # error: MP121
+    return step(strategy)
+""",
     # a folder that a file beside the program puts on the search path
     """\
 # file: lib/core/loss.py
@@ -836,7 +858,7 @@ import functools
 
 
 def task(function):
-    return function
+    return functools.partial(function, retries=3)
 
 
 @task

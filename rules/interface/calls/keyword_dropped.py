@@ -8,7 +8,8 @@ What it does
     them. Silent where the function never looks at its `**kwargs`, or another one of its name takes the keyword: it
     ignores on purpose what is meant for others. Of several classes or functions between which a call chooses (by a
     registry, a table, a branch) also those that ignore their `**` count, where none has the keyword and one has a
-    parameter of a name like it that gets nothing.
+    parameter of a name like it that gets nothing. So behind functions that hand their `**` on, as it came or put
+    together anew under the same keys, where all are known who may get it.
 
 Why is this bad
     The value is lost without a word, and the default is taken in its place.
@@ -20,9 +21,10 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from validator.analysis.commands.same_names import words
+from validator.analysis.interfaces.handed_on import HandedOn
 from validator.analysis.interfaces.swallowed import keys_read
 from validator.errors import nearest
 from validator.facts.model import Argument, Guard
@@ -49,6 +51,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     read = {each: keys for each in taking if (keys := keys_read(flow, each)) is not None}
     yield from _of_functions(project, read)
     yield from _of_choices(project, read)
+    yield from _handed_on(project, read)
 
 
 def _of_models(project: Project) -> Iterator[Finding]:
@@ -103,11 +106,41 @@ def _of_choices(project: Project, read: dict[Method, frozenset[str]]) -> Iterato
             if len(chosen) < 2 or any(each not in read for each in chosen):
                 continue
             taken = {p.name for each in chosen for p in each.facts.params}.union(*(read[each] for each in chosen))
-            free = [name for name in taken if name not in named]
-            for name in (each for each in named if each not in taken):
-                near = sorted(each for each in free if len(set(words(each)) & set(words(name))) > 1)
-                if near:
-                    yield _dropped_by_all(call, name, near[0], chosen)
+            for name, near in _without_taker(named, taken):
+                said = f"none of those that `{call.operand(0).text}` may be ({_owners(chosen)}) takes"
+                yield _dropped_by_all(call, name, near, chosen, f"{said} `{name}`: their `**` drops it")
+
+
+def _handed_on(project: Project, read: dict[Method, frozenset[str]]) -> Iterator[Finding]:
+    """Keywords that a call passes to a function which hands them on, and that none takes of those who may get them."""
+    queries, handed_on = project.analysis(Queries), project.analysis(HandedOn)
+    for function in project.functions():
+        passing = not is_test(function.path) and any(handed_on.calls(function, rebuilt=True))
+        unit = queries.flow.unit_of(function) if passing else None
+        for call in queries.calls_of(unit) if unit is not None else ():
+            named = _keywords(call) if not is_test(call.unit.path) else []
+            ends = handed_on.ends(call) if named else None
+            if ends is None or any(each not in read for each in ends.takers):
+                continue
+            taken = {p.name for each in ends.takers for p in each.facts.params} | ends.on_the_way
+            taken = taken.union(*(read[each] for each in ends.takers))
+            for name, near in _without_taker(named, taken, ends.passed):
+                said = f"`{call.operand(0).text}` hands `{name}` on to {_owners(ends.takers)}, whose `**` drops it"
+                yield _dropped_by_all(call, name, near, ends.takers, said)
+
+
+def _without_taker(named: list[str], taken: set[str], passed: Collection[str] = ()) -> Iterator[tuple[str, str]]:
+    """The keywords that are not among those that are taken, each with one like it that is, and gets nothing."""
+    free = [name for name in taken if name not in named and name not in passed]
+    for name in (each for each in named if each not in taken):
+        near = sorted(each for each in free if len(set(words(each)) & set(words(name))) > 1)
+        if near:
+            yield name, near[0]
+
+
+def _owners(functions: list[Method]) -> str:
+    names = sorted({each.cls.name if each.cls is not None else each.name for each in functions})
+    return ", ".join(f"`{name}`" for name in names[:3])
 
 
 def _keywords(call: Place) -> list[str]:
@@ -130,16 +163,14 @@ def _chosen(call: Place) -> list[Method]:
     return list(dict.fromkeys(found))
 
 
-def _dropped_by_all(call: Place, name: str, near: str, chosen: list[Method]) -> Finding:
-    owners = sorted({each.cls.name if each.cls is not None else each.name for each in chosen})
+def _dropped_by_all(call: Place, name: str, near: str, chosen: list[Method], said: str) -> Finding:
     return RULE.finding(
         call.unit.path,
         call.at,
-        f"none of those that `{call.operand(0).text}` may be ({', '.join(f'`{each}`' for each in owners[:3])}) takes"
-        f" `{name}`: their `**` drops it",
+        said,
         help=f"pass what they take (did you mean '{near}'?), or leave it out",
         related=[Related(each.path, each.facts.name_at[0], f"`{near}` is a parameter here") for each in chosen[:1]],
-        context=f"{call.unit.qualname}:{','.join(owners)}:{name}",
+        context=f"{call.unit.qualname}:{_owners(chosen)}:{name}",
     )
 
 
@@ -236,13 +267,52 @@ def train(args, dataset):
     return train, test
 """
 
+_MODELS = """\
+MODELS = {{}}
+
+
+def register(function):
+    MODELS[function.__name__] = function
+    return function
+
+
+class Network:
+    def __init__(self, dim, drop_path_rate=0.0, **kwargs):
+        self.dim, self.rate = dim, drop_path_rate{more}
+
+
+@register
+def small(**kwargs):
+    return Network(dim=384, **kwargs)
+
+
+@register
+def base(**kwargs):
+    return Network(dim=768, **kwargs)
+
+
+def create(name, **kwargs):
+    kwargs = {{key: value for key, value in kwargs.items() if {test}}}
+    return MODELS[name](**kwargs)
+
+
+def main(args):
+    return create(args.model, {name}=args.drop_path, depth=args.depth){mark}
+"""
+
 INCORRECT = (
+    _MODELS.format(more="", test="value is not None", name="drop_path", mark="  # error: MP140"),
     _CONFIG.format(more="", body="", mark="  # error: MP140"),
     _LOADER.format(passed="n_workers", mark="  # error: MP140"),
     _SCHEDULERS.format(name="warmup_start_lr", mark="  # error: MP140"),
 )
 
 CORRECT = (
+    _MODELS.format(more="", test="value is not None", name="drop_path_rate", mark=""),
+    _MODELS.format(more="", test="value is not None", name="window", mark=""),
+    # who chooses among the keys knows of others; and who hands them on to what is not known
+    _MODELS.format(more="", test="key in KNOWN", name="drop_path", mark=""),
+    _MODELS.format(more="\n        build_layers(self, **kwargs)", test="value is not None", name="drop_path", mark=""),
     _SCHEDULERS.format(name="warmup_lr", mark=""),
     # for a class that others may register
     _SCHEDULERS.format(name="momentum", mark=""),

@@ -23,10 +23,11 @@ def words(name: str) -> tuple[str, ...]:
     for before, letter in zip(f" {name}", name, strict=False):
         spaced += " " if letter.isupper() and before.islower() else ""
         spaced += letter if letter.isalnum() else " "
-    return tuple(map(_singular, spaced.lower().split()))
+    return tuple(map(singular, spaced.lower().split()))
 
 
-def _singular(word: str) -> str:
+def singular(word: str) -> str:
+    """A word of a name without the `s` of a plural."""
     return word[:-1] if len(word) > len("gas") and word.endswith("s") and not word.endswith("ss") else word
 
 

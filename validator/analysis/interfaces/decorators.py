@@ -1,10 +1,14 @@
-"""Decorators of the project that call what they decorate with all that they are given.
+"""Decorators of the project that give back what they decorate, or call it with all that they are given.
 
 def on_main(function):
     @wraps(function)
     def run(self, *args, **kwargs):
         return function(self, *args, **kwargs) if is_main() else None
     return run
+
+def register(function):
+    TABLE[function.__name__] = function
+    return function
 """
 
 from __future__ import annotations
@@ -23,9 +27,12 @@ class Decorators:
     def hands_on(self, function: Method, decorator: str) -> bool:
         """Whether a decorator as it is written above a function passes on whatever the function is called with."""
         symbol = self.project.lookup(function.module.top, decorator.removesuffix("()"))
-        if not isinstance(symbol, Method) or symbol.cls is not None:
+        if not isinstance(symbol, Method) or symbol.cls is not None and not decorator.endswith("()"):
             return False
-        return all(map(self._is_plain, self._returned(symbol))) if decorator.endswith("()") else self._is_plain(symbol)
+        if not decorator.endswith("()"):
+            return self._is_plain(symbol)
+        inner = self._returned(symbol)
+        return bool(inner) and all(map(self._is_plain, inner))
 
     def _returned(self, function: Method) -> list[Method]:
         """The functions inside of one that it gives back; none where it may give back something else."""
@@ -40,8 +47,17 @@ class Decorators:
             params = decorator.facts.params
             returned = self._returned(decorator) if len(params) == 1 else []
             known = bool(returned) and all(_hands_on(each, params[0].name) for each in returned)
+            known = known or _gives_back(decorator)
             self._known[decorator] = known
         return known
+
+
+def _gives_back(decorator: Method) -> bool:
+    """Whether a function gives back its first argument, whatever else it does."""
+    facts = decorator.facts
+    name = facts.params[0].name if facts.params else ""
+    given = [row.value for row in facts.returns]
+    return bool(name) and set(given) == {name} and all(row.target != name for row in facts.assigns)
 
 
 def _hands_on(wrapper: Method, wrapped: str) -> bool:

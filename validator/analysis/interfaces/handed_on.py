@@ -10,7 +10,9 @@ from validator.definitions import Method
 from validator.facts.model import Argument, Call
 from validator.flow.objects import Objects
 from validator.flow.program.flow import Flow
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
+from validator.flow.values import NONE_OBJ
 from validator.project import Project
 
 _READING = frozenset({"get", "keys", "items", "values", "copy"})
@@ -24,6 +26,15 @@ class Handed(NamedTuple):
     arguments: tuple[Argument, ...]
 
 
+class Ends(NamedTuple):
+    """The functions in whose `**` keywords end, the names that calls on the way pass themselves, and the parameters of
+    the functions on the way."""
+
+    takers: list[Method]
+    passed: set[str]
+    on_the_way: set[str]
+
+
 class HandedOn:
     """Answers for one project; asked for with `project.analysis(HandedOn)`."""
 
@@ -31,8 +42,9 @@ class HandedOn:
         self.flow = project.analysis(Flow)
         self.objects = project.analysis(Objects)
 
-    def calls(self, function: Method) -> Iterator[Place]:
-        """The calls of a function that pass on all keywords which it was passed and does not name, as they came."""
+    def calls(self, function: Method, *, rebuilt: bool = False) -> Iterator[Place]:
+        """The calls of a function that pass on all keywords which it was passed and does not name, as they came;
+        `rebuilt`: also those that a comprehension chose by their values, or gave others."""
         unit = self.flow.unit_of(function)
         star = next((i for i, p in enumerate(function.facts.params) if p.kind == "**"), -1)
         if unit is None or star < 0 or not keeps_signature(function):
@@ -51,8 +63,32 @@ class HandedOn:
                     found[user] = None
                 elif not (value.op == "attr" and value.data in _READING or value.op in ("item", "compare")):
                     return  # who takes something out, or puts something in, passes on something else
+                elif rebuilt and value.data == "items":
+                    same += (each for each in _under_the_same_keys(self.flow, unit, user) if each not in same)
         for user in found:
             yield Place(self.flow, unit, user)
+
+    def ends(self, call: Place) -> Ends | None:
+        """Who may get the keywords of a call for which what it runs has no parameter; None where that is not known."""
+        found = Ends([], set(), set())
+        queue: list[tuple[Place, bool]] = [(call, True)]
+        seen: set[Method] = set()
+        for each, is_first in queue:
+            if not is_first:
+                found.passed.update(name for name in each.value.data.names if name not in (None, "*", "**"))
+            for method in _run(each):
+                if method is None or not any(param.kind == "**" for param in method.facts.params):
+                    return None
+                if method in seen:
+                    continue
+                seen.add(method)
+                further = list(self.calls(method, rebuilt=True))
+                if further:
+                    found.on_the_way.update(_named(method))
+                    queue += [(place, False) for place in further]
+                else:
+                    found.takers.append(method)
+        return found
 
     def received(self, function: Method) -> Iterator[Handed]:
         """What callers pass to a function for its `**`, also through others that hand on theirs."""
@@ -71,7 +107,33 @@ class HandedOn:
                     queue.append(caller)
 
 
-def _named(function: Method) -> frozenset[str | None]:
+def _run(call: Place) -> Iterator[Method | None]:
+    """The functions of the project that a call may run; None for anything else."""
+    for o in call.operand(0).closed.each or (None,):
+        if o is not None and o[0] == "class":
+            yield o[1].find("__init__")
+        elif o != NONE_OBJ:
+            yield o[1].method if o is not None and o[0] == "unit" else None
+
+
+def _under_the_same_keys(flow: Flow, unit: Unit, items: int) -> Iterator[int]:
+    """The dictionaries that comprehensions make of the items of another one, under its keys: of all of them, or of
+    those whose values they choose. `items`: where the method is asked for."""
+    values = unit.code.values
+    for number, value in enumerate(values):
+        if value.op != "collect" or value.data != ("dict", 2, 1):
+            continue
+        key, through = values[value.args[0]], values[value.args[2]]
+        taken = values[key.args[0]] if key.op == "unpack" and key.data[:2] == (0, 2) else None
+        asked = values[through.args[0]] if through.op == "iter" else None
+        of_items = asked is not None and asked.op == "call" and asked.args[0] == items
+        if taken is not None and taken.op == "next" and taken.args[0] == value.args[2] and of_items:
+            conditions = (Place(flow, unit, each) for each in value.args[3:])
+            if not any(part.number == value.args[0] for each in conditions for part in each.parts):
+                yield number
+
+
+def _named(function: Method) -> frozenset[str]:
     return frozenset(p.name for p in function.facts.params if p.kind in ("any", "kw"))
 
 
