@@ -189,7 +189,7 @@ def _swapped(names: list[str], params: list[str]) -> Swapped | None:
 
 def _is_crosswise(names: tuple[str, str], params: tuple[str, str]) -> bool:
     (one, other), (first, second) = map(words, names), map(words, params)
-    if one & second and other & first and not (one & first or other & second):
+    if _tells(one & second) and _tells(other & first) and not (one & first or other & second):
         return True
     # `gen_loss, weighted_gen_loss` for `weighted_adversarial_gen_loss, adversarial_gen_loss`
     crossed, straight = one <= second and other <= first, one <= first and other <= second
@@ -200,6 +200,11 @@ def _is_crosswise(names: tuple[str, str], params: tuple[str, str]) -> bool:
     # `warmup, steps` for `total_steps, warmup_steps`: one has nothing to do with its place, both make up the other's
     places = ((one, first, second), (other, second, first))
     return any(not name & own and one | other == there for name, own, there in places)
+
+
+def _tells(common: frozenset[str]) -> bool:
+    """Whether names have a word in common: one letter is none (`g_sql`, `g_str`)."""
+    return any(len(word) > 1 for word in common)
 
 
 def _are_alone(names: tuple[str, str], params: tuple[str, str], given: list[str], all_params: list[str]) -> bool:
@@ -366,8 +371,14 @@ class Trainer:
 ]
 
 CORRECT = [
-    # words that both parameters have, at their places; other items
+    # words that both parameters have, at their places; other items; a letter
     """
+def match(path, p_str, g_str, pred, gold):
+    return path, p_str == g_str, pred == gold
+
+def evaluate(path, predicted, gold, p_sql, g_sql):
+    return match(path, predicted, gold, p_sql, g_sql)
+
 def ratio(old_log_prob, log_prob):
     return log_prob - old_log_prob
 
