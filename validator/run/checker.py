@@ -49,7 +49,8 @@ _RECURSION_LIMIT = 6_000  # a generated file may chain thousands of `+`; deeper 
 
 # Families whose findings say that something fails or goes wrong when it is run; MP205 says so of a whole file.
 _BY_USE = frozenset({"MP1", "MP2", "MP3", "MP4", "MP5", "MP6", "MP7"})
-_BY_ITSELF = frozenset({"MP141", "MP205"})  # they say that nobody uses the line, or speak of whole files
+_BY_ITSELF = frozenset({"MP141", "MP160", "MP205"})  # they say that nobody uses the line, or speak of whole files
+_OF_ALL_FILES = frozenset({"MP160"})  # what they say is only so if all files of the project were read
 
 
 class Result(NamedTuple):
@@ -469,7 +470,7 @@ def _by_use(findings: list[Finding], project: Project, run: Check, errors: list[
     """The findings, less severe where they stand where nobody who runs the project comes to. Files that were named one
     by one do not show who uses them."""
     if not run.whole:
-        return findings
+        return [finding for finding in findings if finding.code not in _OF_ALL_FILES]
     from validator.analysis.usage import Usage
     from validator.flow.queries.outside_program import is_test
 
