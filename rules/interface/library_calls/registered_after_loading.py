@@ -1,8 +1,8 @@
 """Objects that Accelerate is told to save after it has loaded a state, which has them in it.
 
 What it does
-    Looks for `Accelerator.register_for_checkpointing(…)`, also inside of functions, where the function that it stands in
-    has called `Accelerator.load_state(…)` before, itself or through what it calls, and nothing was registered before
+    Looks for `Accelerator.register_for_checkpointing(…)`, also inside of functions, where the function that it stands
+    in has called `Accelerator.load_state(…)` before, itself or through what it calls, and nothing was registered before
     that. Only in projects that also call `save_state`: it rests on the state that is loaded being one of those. Silent
     where both are reached by one call, where an error is caught around the loading, and in tests.
 
