@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.analysis.interfaces.unspelled import Unspelled
 from validator.definitions import ClassDef, Module
 from validator.definitions import Value as Variable
 from validator.facts.model import At
@@ -85,8 +84,8 @@ class Registrations:
         found = []
         for table, unit, row in self._variables_filled:
             if unit.code.kind == "module" and row.keys:
-                place = Place(self.flow, unit, row.added)
-                text = place.value_at(row.keys[-1]).val.constant()
+                place = Place(self.flow, unit, row.keys[-1])
+                text = place.val.constant()
                 found.append(Registration(table, place, frozenset({text} if isinstance(text, str) else ())))
         return found
 
@@ -179,7 +178,7 @@ class Registrations:
         """What asks something for a key that is not written out: `TABLE[name]`, `self._items.get(name)`."""
         places = (p for unit in self.queries.of_program() for p in self.queries.values(unit, "item", "call"))
         found = (_as_item(place) for place in places)
-        return [place for place in found if place is not None and len(place.value.args) > 1]
+        return [place for place in found if place is not None]
 
     # -- who imports it ------------------------------------------------------------------------------------
 
@@ -187,9 +186,9 @@ class Registrations:
         """Whether a file only runs where something imports it, and nothing in the project does, or names it."""
         name = module.name.rpartition(".")[2]
         aside = module.is_package or is_by_hand(module.path) or b"__main__" in module.source.data
-        if aside or name in self._imported or name in self.project.analysis(Unspelled).in_files:
+        if aside or name in self._imported or self.imports_by_name:
             return False
-        return not self.imports_by_name and not self._acts(module) and not self._is_spelled(module, name)
+        return not self._acts(module) and not self._is_spelled(name)
 
     def is_named(self, keys: frozenset[str], module: Module) -> bool:
         """Whether a text in the code of another file is one of some names."""
@@ -216,16 +215,27 @@ class Registrations:
         places = {row.place.unit.at(row.place.value.at) for rows in self.by_table.values() for row in rows}
         return any(call.use == "discard" and call.at not in places for call in module.top.facts.calls)
 
-    def _is_spelled(self, module: Module, name: str) -> bool:
-        """Whether a text of another file may be the name of one, or a path to it."""
-        for other in self.project.modules.values():
-            if other is module or name.encode() not in other.source.data:
-                continue
-            values = (value for unit in self.flow.whole_units(other) for value in unit.code.values)
-            texts = (value.data for value in values if value.op == "const" and isinstance(value.data, str))
-            if any(name in text.replace("/", ".").split(".") for text in texts):
-                return True
-        return False
+    def _is_spelled(self, name: str) -> bool:
+        """Whether a text or a file of the project may name a file: by a path to it, in a list of what a package has, or
+        to what imports it."""
+        modules = [module for module in self.project.modules.values() if name.encode() in module.source.data]
+        exported = any(name == each for module in modules for each, _ in module.facts.exports or ())
+        given = (_first(call) for call in self.queries.called_in_program(_IMPORTING))
+        if exported or any(isinstance(text, str) and name in _links(text) for text in given):
+            return True
+        values = (value for module in modules for unit in self.flow.whole_units(module) for value in unit.code.values)
+        texts = (value.data for value in values if value.op == "const" and isinstance(value.data, str))
+        paths = (links for text in texts for part in text.split() if len(links := _links(part)) > 1)
+        if any(name in links for links in paths):
+            return True
+        others = (each for each in self.project.files.values() if each.facts.language != "python")
+        marks = [form.format(name).encode() for form in (".{}", "/{}", "{}.py", "-m {}", "{}:")]
+        return any(mark in each.data for each in others for mark in marks)
+
+
+def _links(text: str) -> list[str]:
+    """The links of a path, as imports, files and entry points write it (`pkg.heads:Linear`)."""
+    return text.replace("/", ".").replace(":", ".").replace("=", ".").split(".")
 
 
 def _is_given(unit: Unit, number: int) -> bool:

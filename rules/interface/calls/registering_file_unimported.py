@@ -7,8 +7,8 @@ What it does
     where files beside it that fill the same table are imported, and code asks for a name that it alone puts there. It
     rests on nobody outside of the project importing the file, and so is a note in packages that can be installed.
     Silent where anything imports files by names that it computes, loads what a configuration names, or reads entry
-    points, where any text or file of the project may name the file, where functions or tests fill the table otherwise,
-    and about files that are run by themselves.
+    points, where a text or a file of the project names the file by a path, where functions or tests fill the table
+    otherwise, and about files that are run by themselves.
 
 Why is this bad
     The decorators never run: what asks for the name raises KeyError, or says that it knows no such thing. An import
@@ -161,13 +161,55 @@ def main():
     return find(parser.parse_args().estimator)
 """
 
+_NESTED = """\
+# file: registry.py
+class Registry:
+    def __init__(self):
+        self.parts = {{}}
+
+    def _keep(self, name, part):
+        assert name not in self.parts
+        self.parts[name] = part
+
+    def register(self, part=None):
+        if part is None:
+            def keep(given):
+                self._keep(given.__name__, given)
+                return given
+
+            return keep
+        self._keep(part.__name__, part)
+
+    def get(self, name):
+        return self.parts.get(name)
+
+
+BACKBONES = Registry()
+# file: resnet.py
+from registry import BACKBONES
+
+
+@BACKBONES.register(){mark}
+def build_resnet(config):
+    return config
+# file: train.py
+from registry import BACKBONES
+
+
+def build(config):
+    return BACKBONES.get(config.name)(config)
+"""
+
 INCORRECT = (
     _FILES.format(more="", mark="  # error: MP160"),
     _PACKAGE.format(default="grpo", mark="  # error: MP160"),
+    _NESTED.format(mark="  # error: MP160"),
 )
 
 CORRECT = (
     _FILES.format(more="import heads\n", mark=""),
+    # entry points name it
+    _NESTED.format(mark="") + "# file: setup.py\nENTRIES = ['resnet = zoo.resnet:build_resnet']\n",
     # whoever is named is imported; a text names the file
     _FILES.format(more="import importlib, os\nimportlib.import_module(os.environ['PLUGIN'])\n", mark=""),
     _FILES.format(more="PLUGINS = ['extra/heads']\n", mark=""),
