@@ -14,6 +14,7 @@ from validator.definitions import ClassDef, Module
 from validator.definitions import Value as Variable
 from validator.facts.model import At
 from validator.flow.containers import Filled
+from validator.flow.foreign import is_unknown
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_by_hand, is_test
@@ -70,7 +71,16 @@ class Registrations:
                         found.setdefault(table, []).append(Registration(table, call, _keys(call)))
         for row in self._stored_at_import:
             found.setdefault(row.table, []).append(row)
+        if self._are_filled_unseen:
+            return {}
         return {table: rows for table, rows in found.items() if table not in open_tables}
+
+    @cached_property
+    def _are_filled_unseen(self) -> bool:
+        """Whether a method that fills tables may be called on an object of which nothing is known."""
+        names = {part for unit in self._filling for part in unit.qualname.split(".")}
+        calls = self.queries.called_in_program(frozenset(names))
+        return any(call.receiver is not None and is_unknown(call.operand(0).closed) for call in calls)
 
     @cached_property
     def _variables_filled(self) -> list[tuple[Variable, Unit, Filled]]:
@@ -161,17 +171,24 @@ class Registrations:
 
     # -- who asks it ---------------------------------------------------------------------------------------
 
-    def asked(self, table: Table) -> Place | None:
-        """Where code asks a table for what stands under a key."""
+    def asked(self, table: Table, but: set[Module]) -> Place | None:
+        """Where code asks a table for what stands under a key, in other files than some."""
         if isinstance(table, Variable):
-            found = next((place for place in self._keyed if self._symbol(place.operand(0).root) == table), None)
-            if found is not None:
-                return found
+            found = (place for place in self._keyed if self._symbol(place.operand(0).root) == table)
+            used = (place for place in found if place.unit.module not in but and self._is_used(place, table))
+            if (first := next(used, None)) is not None:
+                return first
         asking = {place.unit for place in self._keyed if place.operand(0).root.value.op == "attr"} - set(self._filling)
         asking = {unit for unit in asking if unit.cls is not None}
         calls = (call for unit in sorted(asking, key=lambda each: each.place) for call in self.queries.calls_of(unit))
-        own = (call for call in calls if not is_test(call.unit.path) and call.receiver is not None)
+        others = (call for call in calls if not is_test(call.unit.path) and call.unit.module not in but)
+        own = (call for call in others if call.receiver is not None)
         return next((call for call in own if self._owner(call.operand(0)) == table), None)
+
+    def _is_used(self, place: Place, table: Variable) -> bool:
+        """Whether it is another file than the table's that asks it, or somebody calls the function which does."""
+        away = place.unit.module is not table.module or place.unit.code.kind == "module"
+        return away or any(not is_test(call.unit.path) for call in self.queries.calls_of(place.unit))
 
     @cached_property
     def _keyed(self) -> list[Place]:

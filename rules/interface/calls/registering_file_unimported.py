@@ -37,7 +37,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     for table, rows in registrations.by_table.items():
         files = list(registering(rows))
         lost = [row for row in files if row[0] is not table.module and registrations.is_unimported(row[0])]
-        asked = registrations.asked(table) if lost else None
+        asked = registrations.asked(table, {module for module, _ in lost}) if lost else None
         if asked is None:
             continue
         empty = len(lost) == len(files) and not registrations.is_written(table)
