@@ -64,7 +64,8 @@ def _of_library(call: Place) -> Iterator[Finding]:
         for i, j in itertools.permutations(range(len(names)), 2):
             own, other = given[i], given[j]
             fits = {each for each in given if _fit(names[i], each)}
-            if own and fits == {other} and not _fit(names[j], other):
+            alone = row is not None and row.result != "prepared"  # what is passed may go by any name
+            if own and fits == {other} and not _fit(names[j], other) and (alone or _fit(names[j], own)):
                 yield _report(call, None, (names[i], names[j]), (own, other))
                 return
 
@@ -196,6 +197,7 @@ class Strategy:
 def prepare(net, optim, train, evaluation):
     accelerator = Accelerator()
     train_loader, optimizer, model = accelerator.prepare(train, optim, net)
+    model, opt = accelerator.prepare(net, model.optimizer_of_model)
     return model, optimizer, train_loader, accelerator.prepare(evaluation)
 """,
     """
