@@ -60,14 +60,15 @@ def _of_library(call: Place) -> Iterator[Finding]:
     row = rows[0][1] if len(rows) == 1 else None
     names = _taken(call)
     given = _made(call, row.result, len(names)) if row is not None else []
-    if given and not MEANT.search(call.unit.qualname.lower()):
-        for i, j in itertools.permutations(range(len(names)), 2):
-            own, other = given[i], given[j]
-            fits = {each for each in given if _fit(names[i], each)}
-            alone = row is not None and row.result != "prepared"  # what is passed may go by any name
-            if own and fits == {other} and not _fit(names[j], other) and (alone or _fit(names[j], own)):
-                yield _report(call, None, (names[i], names[j]), (own, other))
-                return
+    if row is None or not given or MEANT.search(call.unit.qualname.lower()):
+        return
+    alone = row.result != "prepared"  # what is passed may go by any name
+    for i, j in itertools.permutations(range(len(names)), 2):
+        own, other = given[i], given[j]
+        fits = {each for each in given if _fit(names[i], each)}
+        if own and fits == {other} and not _fit(names[j], other) and (alone or _fit(names[j], own)):
+            yield _report(call, None, (names[i], names[j]), (own, other))
+            return
 
 
 def _made(call: Place, result: object, length: int) -> list[str]:
