@@ -3,8 +3,8 @@
 What it does
     Follows `GradScaler`: reports `clip_grad_norm_` and `clip_grad_value_` before `scaler.step(optimizer)` and behind
     `scaler.scale(loss).backward()`, in one function or in those that it calls, where nothing on the way asks for the
-    scale or unscales and nothing else is trained beside; and `scaler.step(optimizer)` in a project that never calls
-    `update()` of a scaler.
+    scale or unscales (in one function it may do so afterwards) and nothing else is trained beside; and
+    `scaler.step(optimizer)` in a project that never calls `update()` of a scaler.
 
 Why is this bad
     The gradients are as many times too large as the scale says (65,536 at first), so that clipping makes nearly every
@@ -22,7 +22,7 @@ from collections.abc import Iterable, Iterator
 
 from validator.finding import Finding
 from validator.flow.program.unit import Unit
-from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.base import Place, Queries, ways_back
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.training.optimizers import is_scaler
 from validator.project import Project
@@ -64,15 +64,19 @@ def _clipped(queries: Queries, stepping: set[Unit]) -> Iterator[Place]:
     clips = [call for call in queries.named_anywhere(*_CLIPPING) if not is_aside(call.unit.path)]
     to_step, to_clip = queries.reaching(stepping), queries.reaching({clip.unit for clip in clips})
     to_scale, to_asking = queries.reaching(scaled), queries.reaching(asking)
+    to_size = queries.reaching({call.unit for call in queries.named_anywhere("get_scale")})
     for unit in sorted(to_step & to_clip, key=lambda each: each.place):
         around = queries.reaching({unit})
-        if around.isdisjoint(to_scale) or _may_ask(queries, around, to_asking):
+        if around.isdisjoint(to_scale):
             continue
-        calls = list(queries.calls_in(unit))
+        anywhere = _may_ask(queries, around, to_asking)
+        calls = [] if anywhere and not around.isdisjoint(to_size) else list(queries.calls_in(unit))
         step = next((call for call in calls if _comes_to(queries, call, to_step, stepping, "step")), None)
-        first = next((call.number for call in calls if call.method == "scale" and _of_scaler(call)), -1)
+        first = next((call.number for call in calls if _is_called(call, "scale")), -1)
         for call in calls if step is not None else ():
             if step is not None and first < call.number < step.number:
+                if anywhere and _may_be_unscaled(queries, call, to_asking):
+                    continue
                 below = queries.reached(queries.targets(call))
                 found = [clip for clip in clips if clip == call or clip.unit in below]
                 trained = {unit, *below, *scaled, *stepping}
@@ -82,8 +86,24 @@ def _clipped(queries: Queries, stepping: set[Unit]) -> Iterator[Place]:
 
 def _may_ask(queries: Queries, units: Iterable[Unit], asking: frozenset[Unit]) -> bool:
     """Whether one of some units unscales or asks for the scale, or calls something by the name of what does."""
-    named = {unit.name for unit in asking} | {"unscale_", "get_scale"}
+    named = _asking_names(asking)
     return any(unit in asking or any(c.method in named for c in queries.calls_in(unit)) for unit in units)
+
+
+def _asking_names(asking: frozenset[Unit]) -> set[str]:
+    return {unit.name for unit in asking} | {"unscale_", "get_scale"}
+
+
+def _may_be_unscaled(queries: Queries, call: Place, asking: frozenset[Unit]) -> bool:
+    """Whether some way leads to a call on which its function scales no loss, or may unscale since the last update."""
+    named = _asking_names(asking)
+    before = [each for each in ways_back(call, lambda each: _is_called(each, "update")) if each is not None]
+    asks = (c.method in named or not asking.isdisjoint(queries.targets(c)) for c in before if c.value.op == "call")
+    return None in ways_back(call, lambda each: _is_called(each, "scale")) or any(asks)
+
+
+def _is_called(place: Place, name: str) -> bool:
+    return place.value.op == "call" and place.method == name and _of_scaler(place)
 
 
 def _comes_to(queries: Queries, call: Place, ways: frozenset[Unit], ends: set[Unit], name: str) -> bool:
@@ -134,8 +154,11 @@ main([torch.ones(4)])
 
 _CLIP = "clip_grad_norm_(model.parameters(), 1.0)"
 
+_UNSCALE = "scaler.unscale_(optimizer)"
+
 INCORRECT = [
     _TRAINING.replace("{clip}", f"{_CLIP}  # error: MP562").replace("{update}", "scaler.update()"),
+    _TRAINING.replace("{clip}", f"{_CLIP}  # error: MP562\n        {_UNSCALE}").replace("{update}", "scaler.update()"),
     _TRAINING.replace("{clip}", "pass").replace("(optimizer)\n        {update}", "(optimizer)  # error: MP562"),
 ]
 
@@ -182,6 +205,35 @@ CORRECT = [
     _ENGINE.format(mark="", first="for hook in self.hooks:", second="    hook.prepare(self.optimizer)").replace(
         "self.precision.apply", "self.clip()\n        self.precision.apply"
     ),
-    _TRAINING.replace("{clip}", f"scaler.unscale_(optimizer)\n        {_CLIP}").replace("{update}", "scaler.update()"),
+    _TRAINING.replace("{clip}", f"{_UNSCALE}\n        {_CLIP}").replace("{update}", "scaler.update()"),
     _TRAINING.replace("{clip}", "pass").replace("{update}", "scaler.update()"),
+    # two networks: both unscaled ahead of one of them, and a round without an update
+    """
+import torch
+from torch.nn.utils import clip_grad_norm_
+
+def both(scaler: torch.amp.GradScaler, one, other, first, second):
+    scaler.scale(one.mean()).backward()
+    scaler.unscale_(first)
+    scaler.scale(other.mean()).backward()
+    clip_grad_norm_(first.param_groups[0]["params"], 1.0)
+    scaler.unscale_(second)
+    clip_grad_norm_(second.param_groups[0]["params"], 1.0)
+    scaler.step(first)
+    scaler.step(second)
+    scaler.update()
+
+def main(model, batches, optimizer, every):
+    scaler = torch.amp.GradScaler("cuda")
+    for number, batch in enumerate(batches):
+        scaler.scale(model(batch).mean()).backward()
+        if number % every == 0:
+            scaler.unscale_(optimizer)
+        if number % every == every - 1:
+            clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+    return both(scaler, model(1), model(2), optimizer, optimizer)
+""",
 ]
