@@ -25,7 +25,7 @@ from validator.finding import Finding, Related, Severity
 from validator.flow.queries.base import Place, Queries, ways_back
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.training.cleared_gradients import Gradients, computes, holds_gradient, is_open
-from validator.flow.queries.training.loop_rounds import coincide, deciding
+from validator.flow.queries.training.loop_ways import Way, coincide, deciding
 from validator.flow.queries.training.optimizers import name_of, optimizer_of
 from validator.project import Project
 from validator.rule import Rule
@@ -138,7 +138,7 @@ class _Order:
         inside = [call for call in self.own if call.unit.code.blocks[call.value.block].loop == loop]
         if any(map(holds_gradient, self.gradients.queries.values(step.unit, "attr", "store_attr"))):
             return False  # they may be added up elsewhere
-        leaving = ((switch._replace(holds=not switch.holds),) for switch in deciding(step))
+        leaving = (Way((switch._replace(holds=not switch.holds),)) for switch in deciding(step))
         return bool(inside) and any(coincide(way, way) for way in leaving)
 
 

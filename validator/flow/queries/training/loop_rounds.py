@@ -18,16 +18,15 @@ from validator.flow.queries.base import Place
 from validator.flow.queries.escapes import argument_of
 from validator.ir.model import Loop
 
-_SIZES = range(1, 9)
-_MANY = 3  # sizes in one test, beyond which there is too much to try
+SIZES = range(1, 9)
+MANY = 3  # sizes in one test, beyond which there is too much to try
 _LONG = 64  # rounds of a loop whose length is written out
-_FEW = 4  # cases, below which nothing is said
-_WAYS = 16  # ways to one place, beyond which no more are told apart
+FEW = 4  # cases, below which nothing is said
 _BINARY: dict[str, Callable[[Any, Any], Any]] = {
     "Add": operator.add, "Sub": operator.sub, "Mult": operator.mul, "FloorDiv": operator.floordiv,
     "Mod": operator.mod, "Div": operator.truediv,
 }  # fmt: skip
-_COMPARED: dict[str, Callable[[Any, Any], bool]] = {
+COMPARED: dict[str, Callable[[Any, Any], bool]] = {
     "Eq": operator.eq, "NotEq": operator.ne, "Lt": operator.lt, "LtE": operator.le, "Gt": operator.gt,
     "GtE": operator.ge,
 }  # fmt: skip
@@ -48,17 +47,7 @@ class Rounds(NamedTuple):
     always: bool
 
 
-class Switch(NamedTuple):
-    """A comparison that decides over something, which happens where it comes out as `holds`."""
-
-    test: Place
-    holds: bool
-
-
-Way = tuple[Switch, ...]  # comparisons that together bring something about
-
-
-class _NotComputed(Exception):
+class NotComputed(Exception):
     """Something in a test is neither a number, nor the loop's, nor the same in all rounds."""
 
 
@@ -67,7 +56,7 @@ def rounds(test: Place, calls: Callable[[Unit], list[Place]]) -> Rounds | None:
 
     Where its function is given that number, in all rounds of the loops in which `calls` says that it is called.
     """
-    if test.value.op != "compare" or test.value.data not in _COMPARED:
+    if test.value.op != "compare" or test.value.data not in COMPARED:
         return None
     if (own := _in_loop(test, test)) is not None:
         return own
@@ -86,62 +75,23 @@ def _in_loop(test: Place, at: Place) -> Rounds | None:
     header = code.blocks[at.value.block].loop
     for expands in (False, True) if header in code.loops else ():
         try:
-            found = _Loop(test, at, code.loops[header], expands).tried()
-        except _NotComputed:
+            found = Tried(test, (at,), code.loops[header], expands).tried()
+        except NotComputed:
             continue
         if found is not None:
             return found
     return None
 
 
-def coincide(one: Way, other: Way) -> bool:
-    """Whether in some round of the loop in which the comparisons of two ways stand all of both come out as they are to,
-    whatever the sizes above one that divide each other evenly, and for which those of the second one come out so at
-    all; False where one of them cannot be computed."""
-    tests = [switch.test for switch in (*one, *other)]
-    headers = {test.unit.code.blocks[test.value.block].loop for test in tests}
-    if len(headers) != 1 or len({test.unit for test in tests}) != 1:
-        return False
-    loop = tests[0].unit.code.loops.get(headers.pop())
-    if loop is None:
-        return False
-    for expands in (False, True):
-        try:
-            if _coincide(*([(_Loop(s.test, s.test, loop, expands), s.holds) for s in way] for way in (one, other))):
-                return True
-        except _NotComputed:
-            continue
-    return False
+class Tried:
+    """A loop over numbers, with a test in it, or in a function that is called there. `calls`: what leads to the test,
+    the loop's own call first; the test itself, if it stands in the loop. `expands`: whether a variable from before the
+    loop is what it was made of, not a size of its own."""
 
-
-def _coincide(one: list[tuple[_Loop, bool]], other: list[tuple[_Loop, bool]]) -> bool:
-    loops = [loop for loop, _ in (*one, *other)]
-    met: dict[Term, int] = {}
-    for loop in loops:
-        loop.terms = met
-        loop._case(0, [])
-    cases = 0
-    for sizes in product(_SIZES[1:], repeat=len(met)) if 0 < len(met) <= _MANY else ():
-        terms = dict(zip(met, sizes, strict=True))
-        for loop in loops:
-            loop.terms = terms
-        several = loops[0]._rounds()
-        if len(several) < 2 or not all(max(a, b) % min(a, b) == 0 for a in sizes for b in sizes):
-            continue
-        rounds = [n for n in range(len(several)) if all(each._case(n, several) is holds for each, holds in other)]
-        cases += bool(rounds)
-        if rounds and not any(all(each._case(n, several) is holds for each, holds in one) for n in rounds):
-            return False
-    return cases >= _FEW
-
-
-class _Loop:
-    """A loop over numbers, with a test in it, or in the function that `at` calls there. `expands`: whether a variable
-    from before the loop is what it was made of, not a size of its own."""
-
-    def __init__(self, test: Place, at: Place, loop: Loop, expands: bool) -> None:
+    def __init__(self, test: Place, calls: tuple[Place, ...], loop: Loop, expands: bool) -> None:
         self.test = test
-        self.at = at
+        self.at = at = calls[0]
+        self.calls = dict(zip([*(call.unit for call in calls[1:]), test.unit], calls, strict=True))
         self.loop = loop
         self.expands = expands
         self.named = at.unit.variables
@@ -152,36 +102,36 @@ class _Loop:
         self._asked = False  # whether the test asks for that number
 
     def tried(self) -> Rounds | None:
-        self._case(0, [])  # to meet the terms
+        self.case(0, [])  # to meet the terms
         terms = list(self.terms)
-        if not 0 < len(terms) <= _MANY or not self.of_loop:
+        if not 0 < len(terms) <= MANY or not self.of_loop:
             return None
         cases = even_cases = 0
         outcomes: set[bool] = set()
         evenly: set[bool] = set()  # the outcomes where sizes divide
-        for sizes in product(*(range(_SIZES.stop) if term in self.starts else _SIZES for term in terms)):
+        for sizes in product(*(range(SIZES.stop) if term in self.starts else SIZES for term in terms)):
             self.terms = dict(zip(terms, sizes, strict=True))
-            several = self._rounds()
+            several = self.rounds()
             if not several:
                 continue
-            found = {self._case(number, several) for number in range(len(several))}
+            found = {self.case(number, several) for number in range(len(several))}
             even = len(several) > 1 and all(max(a, b) % min(a, b) == 0 for a in sizes for b in sizes if a and b)
             cases, even_cases = cases + 1, even_cases + even
             outcomes |= found
             evenly |= found if even else set()
-        if cases < _FEW or even_cases < _FEW or len(evenly) > 1:
+        if cases < FEW or even_cases < FEW or len(evenly) > 1:
             return None
         return Rounds(self.test, evenly.pop(), len(outcomes) == 1)
 
-    def _rounds(self) -> list[int]:
+    def rounds(self) -> list[int]:
         """The numbers that the loop goes through; of one over a list their places."""
         counted = self._counted()
         if self._is_range(counted):
             bounds = [self._bound(counted, i) for i in range(1, len(counted.value.args))]
             if not 0 < len(bounds) < 4 or not all(isinstance(each, int) for each in bounds) or bounds[2:] == [0]:
-                raise _NotComputed
+                raise NotComputed
             if len(range(*bounds)) > _LONG:
-                raise _NotComputed
+                raise NotComputed
             return list(range(*bounds))
         return list(range(self._size(("len", self._term(counted)))))
 
@@ -198,7 +148,7 @@ class _Loop:
 
     def _iterable(self) -> Place:
         if self.loop.iterator < 0:
-            raise _NotComputed
+            raise NotComputed
         return self._within(self.at.value_at(self.loop.iterator).operand(0))
 
     @staticmethod
@@ -216,22 +166,24 @@ class _Loop:
     def _is_counting(place: Place) -> bool:
         return place.value.op == "call" and place.method == "enumerate" and len(place.value.args) == 2
 
-    def _case(self, number: int, several: list[int]) -> bool:
+    def case(self, number: int, several: list[int]) -> bool:
         """Whether the test holds in one round."""
-        several = several or self._rounds()
+        several = several or self.rounds()
         element = several[number] if number < len(several) else 0
         self.of_loop = {"place": number, "element": element}
         left, right = (self._number(self.test.operand(i)) for i in (0, 1))
         if not self._asked:
-            raise _NotComputed
-        return bool(_COMPARED[self.test.value.data](left, right))
+            raise NotComputed
+        return bool(COMPARED[self.test.value.data](left, right))
 
     def _passed(self, place: Place) -> Place:
         """A value as the loop's function spells it: what a call passes for a parameter."""
-        if place.unit is self.at.unit or place.value.op != "param":
-            return place
-        given = argument_of(self.at.unit, self.at.number, place.unit, place.value.data[0])
-        return place if given is None else self.at.value_at(given).root
+        while place.unit is not self.at.unit and place.value.op == "param":
+            given = passed_by(self.calls[place.unit], place)
+            if given is None:
+                break
+            place = given.root
+        return place
 
     def _number(self, place: Place) -> Any:
         place = self._passed(place.root)
@@ -250,7 +202,7 @@ class _Loop:
             try:
                 return _BINARY[value.data](left, right)
             except ZeroDivisionError:
-                raise _NotComputed from None
+                raise NotComputed from None
         if value.op == "call" and place.method in _CALLED and value.data.names and not any(value.data.names):
             given = [self._number(place.operand(i)) for i in range(1, len(value.args))]
             if len(given) > 1 or place.method not in ("min", "max"):  # of one thing they take what is in it
@@ -292,7 +244,7 @@ class _Loop:
             return ("len", self._term(place.operand(0).operand(0)))
         if not self._is_inside(place):
             return ("value", place.number)
-        raise _NotComputed
+        raise NotComputed
 
     @staticmethod
     def _is_zero(place: Place) -> bool:
@@ -301,6 +253,14 @@ class _Loop:
     def _is_inside(self, place: Place) -> bool:
         """Whether a value may be another one in each round: made in the loop, or by the function that it calls."""
         return place.unit is not self.at.unit or self.loop.header in place.unit.control.loops_around(place.value.block)
+
+
+def passed_by(call: Place, parameter: Place) -> Place | None:
+    """What a call passes for a parameter, or the reading of a property for its object."""
+    if call.value.op == "attr":
+        return call.operand(0) if parameter.value.data[0] == 0 else None
+    given = argument_of(call.unit, call.number, parameter.unit, parameter.value.data[0])
+    return None if given is None else call.value_at(given)
 
 
 def decided_by(test: Place) -> Iterator[Place]:
@@ -318,106 +278,3 @@ def decided_by(test: Place) -> Iterator[Place]:
         given = value.op in ("call", "store_attr") and not derived.isdisjoint(value.args[1:])
         if given or value.op in ("call", "attr") and not branches.isdisjoint(unit.control.around(value.block)):
             yield test.value_at(number)
-
-
-def deciding(place: Place) -> Iterator[Switch]:
-    """The comparisons by whose outcome a place is reached, in the same loop."""
-    blocks = place.unit.code.blocks
-    for branch, way in place.unit.control.settled(place.value.block):
-        end = blocks[branch].end
-        found = switch(place.value_at(end[1]), way == end[2])
-        if found is not None and blocks[branch].loop == blocks[place.value.block].loop:
-            yield found
-
-
-def switch(place: Place, holds: bool) -> Switch | None:
-    """The comparison that a value is, or that it is the opposite of."""
-    place, holds = place.asserted(holds)
-    return Switch(place, holds) if place.value.op == "compare" else None
-
-
-def ways_to(place: Place) -> list[Way]:
-    """The ways by which a place is reached in a round of its loop, as far as they hang on the loop's number: each is
-    enough, where nothing else stands against it. Behind `if a or b` either of both, behind `if a and b` both at once.
-    """
-    return [way for way in map(_of_rounds, _reaching(place)) if way]
-
-
-def ways_of(place: Place, holds: bool) -> list[Way]:
-    """The ways by which a condition comes out so in a round of its loop, as far as they hang on the loop's number."""
-    return [way for way in map(_of_rounds, _outcomes(place, holds)) if way]
-
-
-def _reaching(place: Place) -> list[Way]:
-    control, blocks = place.unit.control, place.unit.code.blocks
-    loop = blocks[place.value.block].loop
-    settled = [row for row in control.settled(place.value.block) if blocks[row[0]].loop == loop]
-    found: list[Way] = [()]
-    for row in settled:
-        found = _both(found, _by(place, row))
-    for block in (place.value.block, *(branch for branch, _ in settled)):
-        arms = [row for row in control.arms.get(block, ()) if blocks[row[0]].loop == loop]
-        if len(arms) > 1:
-            found = _both(found, [way for row in arms for way in _by(place, row)])
-    return found
-
-
-def _by(place: Place, row: tuple[int, int]) -> list[Way]:
-    """The ways by which a branch goes one way."""
-    kind, *end = place.unit.code.blocks[row[0]].end
-    return _outcomes(place.value_at(end[0]), row[1] == end[1]) if kind == "branch" else [()]
-
-
-def _outcomes(place: Place, holds: bool) -> list[Way]:
-    """The ways by which a condition comes out so; the empty one where that hangs on something else."""
-    place, holds = place.asserted(holds)
-    if place.value.op == "compare":
-        return [(Switch(place, holds),)]
-    chosen = _short_circuit(place)
-    if chosen is None:
-        return [()]
-    parts = [_outcomes(place.operand(index), holds) for index in range(len(place.value.args))]
-    if chosen is holds:
-        return [way for part in parts for way in part]
-    found: list[Way] = [()]
-    for part in parts:
-        found = _both(found, part)
-    return found
-
-
-def _short_circuit(place: Place) -> bool | None:
-    """Which outcome of one part is that of the whole: True of `a or b`, False of `a and b`; None of other values."""
-    value, code = place.value, place.unit.code
-    if value.op != "phi" or len(value.args) < 2:
-        return None
-    ends = [(number, code.blocks[code.values[number].block].end) for number in value.args[:-1]]
-    if any(end[:2] != ("branch", number) for number, end in ends):
-        return None
-    outcomes = {end[2] == value.block for _, end in ends}
-    decided = all(value.block in end[2:] and end[2] != end[3] for _, end in ends)
-    return outcomes.pop() if decided and len(outcomes) == 1 else None
-
-
-def _both(one: list[Way], other: list[Way]) -> list[Way]:
-    """The ways that take one of the first and one of the second; only the first, where there are too many."""
-    found = [tuple(dict.fromkeys((*first, *second))) for first, second in product(one, other)]
-    return found if len(found) <= _WAYS else one
-
-
-def _of_rounds(way: Way) -> Way:
-    """The comparisons of a way that can be computed in the loop in which they stand."""
-    return tuple(switch for switch in way if _is_computed(switch.test))
-
-
-def _is_computed(test: Place) -> bool:
-    code = test.unit.code
-    loop = code.loops.get(code.blocks[test.value.block].loop)
-    if loop is None or test.value.data not in _COMPARED:
-        return False
-    for expands in (False, True):
-        try:
-            _Loop(test, test, loop, expands)._case(0, [])
-        except _NotComputed:
-            continue
-        return True
-    return False
