@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from validator.domains.placement import certainly, may
 from validator.finding import Finding, Related
-from validator.flow.access_paths import Path, paths_of
+from validator.flow.access_paths import Path
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.escapes import Index, argument_of
@@ -125,13 +125,12 @@ def _is_returned(call: Place) -> bool:
 
 
 def _from_callers(placings: Placings, index: Index, optimizer: Optimizer) -> Iterator[Optimizer]:
-    model = optimizer.model
-    if model.unit is not optimizer.call.unit:
+    root, unit = optimizer.taking.path, optimizer.taking.stretches[-1].unit
+    value = unit.code.values[root[0]] if len(root) == 1 and isinstance(root[0], int) else None
+    if value is None or value.op != "param" or unit is not optimizer.call.unit:
         return
-    root = paths_of(model.unit).path(model.number)
-    value = model.unit.code.values[root[0]] if len(root) == 1 and isinstance(root[0], int) else None
-    for caller, number, _ in index.sites(optimizer.call.unit) if value is not None and value.op == "param" else ():
-        given = argument_of(caller, number, optimizer.call.unit, value.data[0]) if value is not None else None
+    for caller, number, _ in index.sites(unit):
+        given = argument_of(caller, number, unit, value.data[0])
         if given is not None:
             call = Place(placings.flow, caller, number)
             path = placings.path(call.value_at(given))
@@ -362,6 +361,13 @@ def groups_of(model, decay):
 
 def optimizer_of(groups, lr):
     return torch.optim.AdamW(groups, lr=lr, fused=True)
+
+def prepared(model, lr):
+    optimizer = made_of_groups(model, lr)  # error: MP523
+    return fully_shard(model), optimizer
+
+def made_of_groups(model, lr):
+    return torch.optim.AdamW(groups_of(model, 0.1), lr=lr)
 
 def main(model, lr):
     groups = groups_of(model, 0.1)  # error: MP523
