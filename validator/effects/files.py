@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from validator.domains.spmd import NONE, Causes, data
+from validator.domains.spmd import NONE, UNIFORM, Causes, data
 from validator.effects.condition_keys import Key
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit, implicit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import argument_of
+from validator.flow.queries.origins import returned
 from validator.flow.queries.pure_functions import Computed, origin
 from validator.project import Project
 
@@ -171,16 +172,17 @@ def _may_meet(traces: Traces, unit: Unit, number: int) -> bool:
 
 
 class Piece(NamedTuple):
-    """A piece of a path: a text, a value that tells the rank (`apart`), a parameter, a temporary file of the process
-    (`own`), or anything else (`*`)."""
+    """A piece of a path: a text, a value that tells the rank (`apart`), one that is the same on all ranks, a parameter,
+    a temporary file of the process (`own`), or anything else (`*`)."""
 
-    kind: str  # text, rank, param, own, any
+    kind: str  # text, rank, same, param, own, any
     text: str = ""
     apart: Causes = NONE
     position: int = -1
 
 
 _ANY = Piece("any")
+_SAME = Piece("same")
 _SLASH = Piece("text", "/")
 _OWN = Piece("own")  # a folder or file of `tempfile`, which no other process has
 
@@ -203,6 +205,12 @@ class Access(NamedTuple):
         whole = "".join(p.text if p.kind == "text" else "{rank}" if p.kind == "rank" else "*" for p in self.path)
         last = whole.rpartition("/")[2].replace("**", "*")
         return last if last.replace("{rank}", "").strip("*._-") else ""
+
+    @property
+    def is_one_for_all(self) -> bool:
+        """Whether nothing in the name of the file, without its folder, may be another on another rank."""
+        behind = next((i for i in range(len(self.path), 0, -1) if "/" in self.path[i - 1].text), 1) - 1
+        return all(piece.kind in ("text", "same") for piece in self.path[behind:])
 
     @property
     def opened(self) -> bool:
@@ -265,7 +273,7 @@ class Files:
             for kind, path in self._paths(place):
                 pieces = self._pieces(path)
                 if _OWN not in pieces:
-                    yield Access(place, kind, tuple(pieces), place.under, place, (path,))
+                    yield Access(place, kind, tuple(pieces), place.under, place, _spelled(path))
 
     def _paths(self, place: Place) -> Iterator[tuple[str, Place]]:
         models, told = self.flow.models, _by_row(place)
@@ -364,15 +372,26 @@ class Files:
             and not (value.data[0] == 0 and place.unit.has_receiver)
         ):
             return [Piece("param", position=value.data[0])]
-        returned = self._returned(place) if value.op == "call" else None
-        if returned is not None:
-            return returned
+        given_back = self._returned(place) if value.op == "call" else None
+        if given_back is not None:
+            return given_back
         if _is_temporary(place):
             return [_OWN]
         apart = place.varies("rank", "member")
         if apart:
             return [Piece("rank", apart=apart)]
-        return [_ANY]
+        told = place.closed
+        sizes = bool(told.each) and all(o[0] in ("size", "const") for o in told.each)
+        return [_SAME if UNIFORM in told.v or sizes else _ANY]
+
+
+def _spelled(path: Place) -> tuple[Place, ...]:
+    """An expression for a path, and those that functions of the project give back for parts of it."""
+    found = [path]
+    for place in found:
+        given = (each for part in place.parts if part.value.op == "call" for each in returned(part) or ())
+        found += [each for each in dict.fromkeys(given) if each not in found]
+    return tuple(found)
 
 
 def _is_temporary(place: Place) -> bool:

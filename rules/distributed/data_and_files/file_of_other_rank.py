@@ -239,8 +239,8 @@ def _is_in_later_loop(made: Place, write: Place) -> bool:
 def _is_of_others(write: Access, read: Access) -> bool:
     """Whether a path is that of a rank's own file, with another number in place of the rank."""
     pairs = list(zip(write.path, read.path, strict=False))
-    alike = len(write.path) == len(read.path) and all(a == b or a.kind == "rank" and b.kind == "any" for a, b in pairs)
-    return alike and not read.apart
+    others = (a == b or a.kind == "rank" and b.kind in ("same", "any") for a, b in pairs)
+    return len(write.path) == len(read.path) and all(others) and not read.apart
 
 
 def _finding(write: Access, read: Access, message: str, help_: str, sure: bool) -> Finding:

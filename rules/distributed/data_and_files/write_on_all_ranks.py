@@ -4,16 +4,17 @@ What it does
     In a function that all ranks run (it issues a collective outside of any test of the rank, or what it calls does),
     reports writes to a path that does not depend on the rank: `save_pretrained` of a tokenizer, processor,
     configuration or model from `accelerator.unwrap_model`, copies to remote storage, and whatever truncates a file
-    whose name stands in the source (`open(…, "w")`, `torch.save`, `write_text`, `shutil.copy`). Silent under a test of
-    the rank that leaves one writer, and with `is_main_process=`; a test of a single mesh coordinate leaves a writer in
-    each other group. Also reports what removes a folder or a file (`shutil.rmtree`, `os.remove`) in a program that has
-    set up its process group, on all ranks, where nothing takes the error (`ignore_errors=True`, `except`) and the path
-    does not tell the rank. Silent in demonstrations and tests, in a group of one process (`world_size=1`, also where a
-    namespace or a class says so), where all collectives on the way do without a process group and nothing on the way
-    sets one up, and where ranks have changed into folders of their own. A note where nothing shows that the writers
-    harm each other: that what they write differs between ranks, that it is a file of tensors (`torch.save`), that a
-    rank reads the file before all have written it, or that only the first can do it at all (an upload, `os.rename`,
-    `os.symlink`); and where they add to a file, whose lines are then there once for each rank.
+    whose name stands in the source, but for what is the same on all ranks (`open(…, "w")`, `torch.save`, `write_text`,
+    `shutil.copy`). Silent under a test of the rank that leaves one writer, and with `is_main_process=`; a test of a
+    single mesh coordinate leaves a writer in each other group. Also reports what removes a folder or a file
+    (`shutil.rmtree`, `os.remove`) in a program that has set up its process group, on all ranks, where nothing takes the
+    error (`ignore_errors=True`, `except`) and the path does not tell the rank. Silent in demonstrations and tests, in a
+    group of one process (`world_size=1`, also where a namespace or a class says so), where all collectives on the way
+    do without a process group and nothing on the way sets one up, and where ranks have changed into folders of their
+    own. A note where nothing shows that the writers harm each other: that what they write differs between ranks, that
+    it is a file of tensors (`torch.save`), that a rank reads the file before all have written it, or that only the
+    first can do it at all (an upload, `os.rename`, `os.symlink`); and where they add to a file, whose lines are then
+    there once for each rank.
 
 Why is this bad
     Many writers of one file: the last one's numbers are kept, others read a file that was just truncated, uploads fail,
@@ -132,7 +133,7 @@ def _is(place: Place, kind: str) -> bool:
 def _differs(place: Place, accesses: list[Access]) -> bool:
     """Whether what a call writes, or what is written later into the file that it opens, differs between ranks; where it
     does so is another matter."""
-    paths = {each.number for access in accesses if access.place == place for each in access.written}
+    paths = {e.number for access in accesses if access.place == place for e in access.written if e.unit is place.unit}
     if place.method == "save_pretrained":
         paths.add(place.value.args[1])
     queue = [each for call in _writers(place) for each in map(call.operand, range(1, len(call.value.args)))]
@@ -211,8 +212,8 @@ def _writes(accesses: list[Access], queries: Queries) -> Iterator[tuple[Place, t
         called = place.result.sites.get(place.number)
         if (
             access.kind not in ("write", "append")
-            or "*" in access.name
             or not access.name
+            or not access.is_one_for_all
             or access.apart
             or (called and called.targets)
             or place.method == "save_pretrained"  # of models that are whole on each rank: below
@@ -325,6 +326,25 @@ class Trainer:
         torch.save(scheduler.state_dict(), path)  # error: MP537
         Path(self.folder, "done").write_text("done")  # error: MP537
 """,
+    # a function names the file after what is the same on all ranks
+    """
+import os
+
+import torch
+import torch.distributed as dist
+
+class Manager:
+    def __init__(self, root):
+        self.root, self.count = root, dist.get_world_size()
+
+    def path(self):
+        return os.path.join(self.root, f"extra_of_{self.count}.pt")
+
+    def save(self, loader):
+        dist.barrier()
+        torch.save({"loader": loader.state_dict(), "rng": torch.get_rng_state()}, self.path())  # error: MP537
+        dist.barrier()
+""",
     # all ranks meet in what it calls
     """
 import torch
@@ -426,6 +446,33 @@ def main(out, lock):
 ]
 
 CORRECT = [
+    # a function names it after the rank, after what nobody knows, or puts it into a folder of the node
+    """
+import os
+
+import torch
+import torch.distributed as dist
+
+class Manager:
+    def __init__(self, root, number, cache):
+        self.root, self.number, self.local_cache = root, number, cache
+        self.rank, self.count = dist.get_rank(), dist.get_world_size()
+
+    def own(self):
+        return os.path.join(self.root, f"extra_of_{self.count}_{self.rank}.pt")
+
+    def numbered(self):
+        return os.path.join(self.root, f"extra_of_{self.count}_{self.number}.pt")
+
+    def cached(self):
+        return os.path.join(self.local_cache, f"extra_of_{self.count}.pt")
+
+    def save(self, state):
+        torch.save(state, self.own())
+        torch.save(state, self.numbered())
+        torch.save(state, self.cached())
+        dist.barrier()
+""",
     # each in a folder of its own; a group of one process
     """
 import json
