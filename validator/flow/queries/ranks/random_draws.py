@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from validator.domains.spmd import NONE, Causes, held, only
+from validator.flow.program.answers import Target
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
-from validator.flow.queries.base import Place, ways_back
+from validator.flow.queries.base import Place, numbers_of, ways_back
 from validator.flow.queries.origins import passed_from
-from validator.flow.values import Val
+from validator.flow.substitution import instantiated
+from validator.flow.values import BOTTOM, Val, join
 from validator.models import Row
 
 ORDERING = frozenset({"shuffle", "permutation", "permuted", "sample"})  # methods of a generator that is made
@@ -113,19 +116,18 @@ def state_of(call: Place, library: str) -> Causes:
 
 
 class Seed(NamedTuple):
-    """A seed that may be in force: what is passed, if that is known, and how it differs between ranks."""
+    """A seed that may be in force: what is passed, if that is known, how it differs between ranks, and the calls that
+    set it: the one that is followed back to, and the library's own."""
 
     value: Place | None
     causes: Causes
+    call: Place
+    own: Place
 
 
-def _seed(call: Place, seed: Val | None) -> Seed:
-    """What a call seeds with, if nothing is added to that; of one of which nothing is known (None) neither what nor how
-    that differs."""
-    if seed is None:
-        return Seed(None, NONE)
-    alone = call.operand(1)
-    return Seed(alone if alone.val.v == seed.v else None, held(call.flow.close(seed, call.unit).v))
+def _value(call: Place, seed: Val | None) -> Place | None:
+    """What a call seeds with, if that is known and nothing is added to it."""
+    return call.operand(1) if seed is not None and call.operand(1).val.v == seed.v else None
 
 
 class Seeds:
@@ -134,7 +136,7 @@ class Seeds:
     def __init__(self, flow: Flow, library: str) -> None:
         flow.solver.settled(("random", library))  # what seeds is known then
         rows = [(Place(flow, unit, number), seed) for unit, number, seed in flow.circumstances.seedings(library)]
-        self.own = {(call.unit, call.number): _seed(call, seed) for call, seed in rows}
+        self.own = {(call.unit, call.number): seed for call, seed in rows}
         self.inside: dict[Unit, set[tuple[Unit, int]]] = {}  # by what is called: what it seeds, however deep below
         for place in self.own:
             queue = [place[0]]
@@ -157,8 +159,8 @@ class Seeds:
         found: dict[tuple[Unit, int, int], Seed] = {}
         queue, seen = [draw], {draw.unit}
         for start in queue if self.own else ():
-            for each in ways_back(start, self._seeds):
-                if each is not None and self._seeds(each):
+            for each in ways_back(start, self.is_seeding):
+                if each is not None and self.is_seeding(each):
                     found.update(self._given(each))
                 elif each is None:
                     calls = [Place(draw.flow, caller, passed.site) for caller, passed in draw.flow.calls_of(start.unit)]
@@ -166,7 +168,8 @@ class Seeds:
                     seen.update(call.unit for call in calls)
         return list(found.values())
 
-    def _seeds(self, place: Place) -> bool:
+    def is_seeding(self, place: Place) -> bool:
+        """Whether a value is a call that seeds, however deep below."""
         return place.value.op == "call" and any(True for _ in self._within(place))
 
     def _within(self, call: Place) -> Iterator[tuple[Unit, int]]:
@@ -180,8 +183,31 @@ class Seeds:
     def _given(self, call: Place) -> Iterator[tuple[tuple[Unit, int, int], Seed]]:
         """The seeds that a call sets: of a function that it calls, what it passes."""
         for unit, number in self._within(call):
-            seed = self.own[unit, number]
-            passed = passed_from(call, seed.value) if seed.value is not None and unit is not call.unit else seed.value
-            if passed is not None and passed != seed.value:
-                seed = Seed(passed, held(passed.closed.v))
-            yield (unit, number, call.number), seed
+            own = Place(call.flow, unit, number)
+            value = _value(own, self.own[unit, number])
+            passed = passed_from(call, value) if value is not None and unit is not call.unit else value
+            bound = passed is not None and passed != value
+            told = passed.val if passed is not None and bound else self._brought(call, own, frozenset())
+            causes = held(call.flow.close(told, call.unit).v) if told is not None else NONE
+            yield (unit, number, call.number), Seed(passed, causes, call, own)
+
+    def _brought(self, call: Place, own: Place, inside: frozenset[Unit]) -> Val | None:
+        """The seed that a call sets by way of what it calls, in terms of its own function."""
+        if call == own:
+            return self.own[own.unit, own.number]
+        site, found = call.result.sites.get(call.number), []
+        for target in site.targets if site is not None else ():
+            if target.unit in inside or (own.unit, own.number) not in self.inside.get(target.unit, ()):
+                continue
+            for number in numbers_of(target.unit, ("call",)):
+                inner = Place(call.flow, target.unit, number)
+                if (own.unit, own.number) in self._within(inner):
+                    seed = self._brought(inner, own, inside | {target.unit})
+                    found.append(None if seed is None else instantiated(seed, partial(_passed, target)))
+        known = [seed for seed in found if seed is not None]
+        return join(known) if known and len(known) == len(found) else None
+
+
+def _passed(target: Target, position: int) -> Val:
+    given = target.argument(position)
+    return BOTTOM if given is None else given

@@ -34,7 +34,7 @@ _NUMBERS = frozenset({
 # What gives no part of its operands, and no multiple or sum of them.
 _PRODUCTS = frozenset({"mm", "matmul", "bmm", "mv", "dot", "inner", "outer", "addmm", "baddbmm", "einsum", "linear"})
 # Words of what a collective may be given so that gradients, or weights that were trained apart, become one.
-_TRAINED = ("grad", "param", "weight", "state_dict")
+TRAINED = ("grad", "param", "weight", "state_dict")
 _BUILTINS = frozenset(dir(builtins))
 _STANDARD = frozenset(sys.stdlib_module_names)
 
@@ -61,7 +61,7 @@ class UnreducedModels:
 
     def found(self) -> Iterator[Trained]:
         told: set[Place] = set()
-        for optimizer, given in self._optimizers():
+        for optimizer, given in self.optimizers():
             if is_aside(optimizer.unit.path) or only(optimizer.under, "rank", "member"):
                 continue
             makers = self.behind(given).makers
@@ -77,19 +77,16 @@ class UnreducedModels:
             made.value_at(number).varies("rank", "member") for number in made.value.args[1:]
         ):
             return None
-        for top in self._tops(made.unit):
-            program = self._programs.get(top)
-            if program is None:
-                program = self._programs[top] = Program(self, top)
+        for program in self.programs_of(made.unit):
             several = program.several
-            if several is None or optimizer.unit not in program.units or made in self._wrapped_somewhere:
+            if several is None or optimizer.unit not in program.units or made in self.wrapped_somewhere:
                 continue
             if program.leaves_apart(made, optimizer):
                 return Trained(optimizer, made, several, program.is_shared_out is True)
         return None
 
     @cached_property
-    def _wrapped_somewhere(self) -> frozenset[Place]:
+    def wrapped_somewhere(self) -> frozenset[Place]:
         """The calls whose models something in the project wraps, whoever may run that."""
         calls = (call for unit in self.queries.of_program() for call in self.queries.calls_in(unit))
         given = [part for call in calls for part in self.wrapped(call)]
@@ -109,7 +106,14 @@ class UnreducedModels:
         """Whether a call makes an object of a class of the project below a wrapper of a library."""
         classes = [o[1] for o in call.operand(0).closed.each if o[0] == "class"]
         bases = [self.flow.models.named(base) for cls in classes for base in cls.external_bases]
-        return any(self.flow.models.wrapping(base) or _below(base, self.gradients["reducing"]) for base in bases)
+        return any(self.flow.models.wrapping(base) or is_below(base, self.gradients["reducing"]) for base in bases)
+
+    def programs_of(self, unit: Unit) -> Iterator[Program]:
+        """The programs in which a unit runs, each by its start."""
+        for top in self._tops(unit):
+            if top not in self._programs:
+                self._programs[top] = Program(self, top)
+            yield self._programs[top]
 
     def _tops(self, unit: Unit) -> list[Unit]:
         """The units from which all that runs a unit in one process starts."""
@@ -117,7 +121,7 @@ class UnreducedModels:
         tops = (each for each in around if not self.queries.calls_of(each))
         return sorted(tops, key=lambda each: each.place)
 
-    def _optimizers(self) -> Iterator[tuple[Place, Place]]:
+    def optimizers(self) -> Iterator[tuple[Place, Place]]:
         """The calls that make an optimizer, with the parameters, or the model, that it is made for."""
         for unit in self.queries.of_program() if self.flow.is_distributed else ():
             for call in self.queries.calls_in(unit):
@@ -135,8 +139,8 @@ class UnreducedModels:
                 return call.argument("params", 0)
         return None
 
-    def behind(self, *places: Place, deep: bool = False) -> Behind:
-        return Behind(self, places, deep)
+    def behind(self, *places: Place, deep: bool = False, but: str = "") -> Behind:
+        return Behind(self, places, deep, but)
 
     def makes_model(self, call: Place) -> bool:
         """Whether a call makes a model, as it stands in one process."""
@@ -161,7 +165,7 @@ class UnreducedModels:
         owner, _, last = name.rpartition(".")
         if owner in self.flow.models.making:
             return last[:1].isupper() and name not in self.flow.models.calls or last in ("Sequential", "ModuleList")
-        return _below(name, self.gradients["models"])
+        return is_below(name, self.gradients["models"])
 
     def _is_member_of_module(self, callee: Place) -> bool:
         """Whether a function is chosen by name from all that a file of models has: `models.__dict__[name]`."""
@@ -178,16 +182,17 @@ class UnreducedModels:
         named = self.flow.models.named(name)
         if named.partition(".")[0] in _STANDARD:
             return True
-        return _below(named, self.gradients["leaving"]) and not _below(named, self.gradients["reducing"])
+        return is_below(named, self.gradients["leaving"]) and not is_below(named, self.gradients["reducing"])
 
 
 class Behind:
     """What a value may be made of: `seen`; `makers`: the calls of models at which each way ends, or, `deep`, passes;
-    `known`: whether every way ends at something known."""
+    `known`: whether every way ends at something known. A way ends at an attribute called `but`, too."""
 
-    def __init__(self, models: UnreducedModels, places: tuple[Place, ...], deep: bool) -> None:
+    def __init__(self, models: UnreducedModels, places: tuple[Place, ...], deep: bool, but: str) -> None:
         self.models = models
         self.deep = deep
+        self.but = but
         self.known = True
         self.makers: list[Place] = []
         self.words: set[str] = set()
@@ -265,7 +270,7 @@ class Behind:
     def _attribute(self, place: Place) -> list[Place]:
         name = str(place.value.data)
         self.words.add(name)
-        if name in _NUMBERS:
+        if name in _NUMBERS or name == self.but:
             return []
         owners = place.operand(0).closed.each
         classes = [o[1] for o in owners if o[0] in ("inst", "self")]
@@ -315,7 +320,7 @@ class Program:
         units = [self.models.flow.unit_of(method) for method in methods if method is not None]
         return [unit for unit in units if unit is not None]
 
-    def _names(self, call: Place) -> set[str]:
+    def names(self, call: Place) -> set[str]:
         """The full names of what a call may be of libraries."""
         known = (o for o in call.operand(0).closed.each if o[0] in ("ext", "made"))
         return {self.models.flow.models.named(str(o[1])) for o in known}
@@ -324,7 +329,7 @@ class Program:
     def several(self) -> Place | None:
         """The call by which a process takes its place among others."""
         setup = {*self.models.flow.models.ranks["setup"], _SHARE}
-        made = (call for call in self.calls if self._names(call) & setup)
+        made = (call for call in self.calls if self.names(call) & setup)
         return next((call for call in made if not _is_of_one(call)), None)
 
     @cached_property
@@ -340,7 +345,7 @@ class Program:
         samplers = [loader.argument("sampler", 3), loader.argument("batch_sampler", 4)]
         behind = self.models.behind(*(each for each in samplers if each is not None))
         calls = [each for each in behind.seen if each.value.op == "call"]
-        return any(self._names(call) & {_SHARE} or self._is_own_share(call) for call in calls)
+        return any(self.names(call) & {_SHARE} or self._is_own_share(call) for call in calls)
 
     def _is_own_share(self, call: Place) -> bool:
         """Whether a sampler of the project takes the part of a rank."""
@@ -378,7 +383,7 @@ class Program:
 
     def _computes(self, call: Place) -> bool:
         below = self.models.gradients["computing"]
-        return call.method == "backward" or any(_below(name, below) for name in self._names(call))
+        return call.method == "backward" or any(is_below(name, below) for name in self.names(call))
 
     def _runs(self, call: Place) -> list[Unit]:
         return [*self.queries.targets(call), *self._called_object(call)]
@@ -388,7 +393,7 @@ class Program:
         if self._reduces is None:
             alike = self.is_shared_out is False  # all ranks train on the same data
             self._reduces = alike or not self._trains() or any(map(self._may_reduce, self.calls))
-        return not self._reduces and not any(self._takes(call, made, optimizer) for call in self.calls)
+        return not self._reduces and not any(self.takes(call, made, optimizer) for call in self.calls)
 
     def _trains(self) -> bool:
         """Whether anything computes gradients and takes a step; a scaler of a library does both."""
@@ -399,7 +404,7 @@ class Program:
     def _may_reduce(self, call: Place) -> bool:
         """Whether a call may have to do with the gradients of whatever model."""
         gradients = self.models.gradients
-        if call.method in gradients["hooks"] or any(_below(name, gradients["reducing"]) for name in self._names(call)):
+        if call.method in gradients["hooks"] or any(is_below(name, gradients["reducing"]) for name in self.names(call)):
             return True
         if (
             not call.operations
@@ -412,15 +417,15 @@ class Program:
         if of_library and not without_gradients(self.queries, call):
             return True  # a forward or a backward pass that communicates by itself
         given = self.models.behind(*(call.value_at(number) for number in call.value.args[1:]))
-        handed = any(p.value.op == "param" and _is_handed_on(p.unit) for p in given.seen)
-        return handed or any(word in name for name in self._words(given) for word in _TRAINED)
+        handed = any(p.value.op == "param" and is_handed_on(p.unit) for p in given.seen)
+        return handed or any(word in name for name in self.words_of(given) for word in TRAINED)
 
     @staticmethod
-    def _words(given: Behind) -> Iterator[str]:
+    def words_of(given: Behind) -> Iterator[str]:
         yield from given.words
         yield from (str(p.value.data[1]) for p in given.seen if p.value.op in ("param", "free"))
 
-    def _takes(self, call: Place, made: Place, optimizer: Place) -> bool:
+    def takes(self, call: Place, made: Place, optimizer: Place) -> bool:
         """Whether a call wraps a model, or is of something unknown that gets it or its optimizer."""
         wrapped = self.models.wrapped(call)
         given = wrapped or [call.value_at(number) for number in call.value.args[1:]]
@@ -468,10 +473,10 @@ def _is_of_one(call: Place) -> bool:
     return call.method == "init_process_group" and size is not None and size.closed.is_const(1)
 
 
-def _is_handed_on(unit: Unit) -> bool:
+def is_handed_on(unit: Unit) -> bool:
     """Whether a function stands where it may be given to somebody who calls it."""
     return unit.code.kind == "lambda" or unit.outer is not None and unit.outer.code.kind == "function"
 
 
-def _below(name: str, prefixes: frozenset[str]) -> bool:
+def is_below(name: str, prefixes: frozenset[str]) -> bool:
     return any(name == prefix or name.startswith(f"{prefix}.") for prefix in prefixes)
