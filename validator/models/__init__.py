@@ -117,7 +117,7 @@ only where an argument differs between ranks (`[]` for an item). `[exceptions]`:
 later with so many `arguments`, or with as many as a switch says that is on (`with = {switch = arguments}`).
 `[gradients]`: who makes one gradient of those of all ranks: libraries and functions that surely do not (`leaving`),
 that may (`reducing`), methods that keep a function which may (`hooks`); functions that make `models`, or are made to
-compute gradients and take steps (`computing`).
+compute gradients and take steps (`computing`); functions that bound gradients (`bounding`).
 `[network]`, by package: functions that give what came over a network, or the path of a file that did.
 `[states]`: a variable of a library -> the call that sets it.
 `[tensors]`: attributes that give the tensor placed otherwise (`placing`, with the step); methods (and functions of a

@@ -30,8 +30,6 @@ from validator.rule import Rule
 
 RULE = Rule("MP562", "scaler-out-of-step", "warning", "1.0", tokens=("GradScaler",), solves=True)
 
-_CLIPPING = frozenset({"clip_grad_norm_", "clip_grad_value_", "clip_grad_norm"})
-
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
@@ -61,7 +59,11 @@ def _clipped(queries: Queries, stepping: set[Unit]) -> Iterator[Place]:
     if not scaled:
         return
     asking = {call.unit for call in queries.named_anywhere("unscale_", "get_scale")}
-    clips = [call for call in queries.named_anywhere(*_CLIPPING) if not is_aside(call.unit.path)]
+    clips = [
+        call
+        for call in queries.named_anywhere(*queries.flow.models.gradients["bounding"])
+        if not is_aside(call.unit.path)
+    ]
     to_step, to_clip = queries.reaching(stepping), queries.reaching({clip.unit for clip in clips})
     to_scale, to_asking = queries.reaching(scaled), queries.reaching(asking)
     to_size = queries.reaching({call.unit for call in queries.named_anywhere("get_scale")})

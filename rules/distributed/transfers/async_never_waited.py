@@ -8,6 +8,8 @@ What it does
     only; and what is done with their tensor before anybody has waited: reading what the transfer writes, writing what
     it reads, on all ways or on those on which the wait is left out (by a test of the rank: on some ranks only); and
     a `return` that gives the tensor away on a way that leaves the wait out, where the handle ends with the function.
+    Of gradients whose transfers hooks of the backward pass start: reports what bounds them before the wait, and the
+    optimizer's step behind a transfer that is started after the wait (warnings).
     Handles and tensors are followed through lists, tuples, dicts, attributes, arguments and results. Silent where the
     handle goes to code that nobody knows, and where the program waits for the whole device.
 
@@ -23,9 +25,10 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from validator.analysis.usage import Usage
+from validator.effects.gradients_in_flight import Flying, GradientsInFlight
 from validator.effects.pending_transfers import Fate, Lost, Pending, Use
 from validator.finding import Finding, Related, Severity
 from validator.flow.program.unit import Unit
@@ -66,6 +69,27 @@ def check_project(project: Project) -> Iterator[Finding]:
             if place not in reported:
                 reported.add(place)
                 yield _given_away(start, place, lost)
+    flying = project.analysis(GradientsInFlight)
+    yield from _gradients(flying.bounded(), "it is waited for afterwards", "wait before gradients are bounded")
+    yield from _gradients(flying.stepped(), "the wait comes before it", "start the last transfer before the wait")
+
+
+def _gradients(flying: Iterable[Flying], when: str, help_: str) -> Iterator[Finding]:
+    """Findings of gradients that are used while they are reduced."""
+    for use, start, wait in flying:
+        yield RULE.finding(
+            use.unit.path,
+            use.at,
+            f"`{use.operand(0).text}` in `{use.unit.qualname}` uses gradients while `{start.operand(0).text}` still"
+            f" reduces them: {when}",
+            help=help_,
+            related=[
+                Related(start.unit.path, start.at[0], "the transfer is started here"),
+                Related(wait.unit.path, wait.at[0], "it is waited for here"),
+            ],
+            context=f"{use.unit.qualname}:{use.operand(0).text}",
+            severity="warning",
+        )
 
 
 def _has_gloo(queries: Queries) -> bool:
@@ -187,7 +211,55 @@ def step(buckets: Buckets, model, optimizer):
     optimizer.step()
 """
 
+_HOOKS = """
+import torch
+import torch.distributed as dist
+
+class Reducer:
+    def __init__(self, model):
+        self.bucket, self.flying = [], []
+        for parameter in model.parameters():
+            parameter.register_post_accumulate_grad_hook(self.take)
+
+    def take(self, parameter):
+        self.bucket.append(parameter)
+        if len(self.bucket) == 8:
+            self.launch()
+
+    def launch(self):
+        grads = [parameter.grad for parameter in self.bucket]
+        self.flying += [dist.all_reduce(grad, async_op=True) for grad in grads]
+        self.bucket = []
+
+    def finish(self):
+        {before}
+        for work in self.flying:
+            work.wait()
+        self.flying.clear()
+        {after}
+
+class Engine:
+    def __init__(self, model):
+        self.model, self.reducer = model, Reducer(model)
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(self, batch):
+        self.model(batch).backward()
+        {first}
+        {second}
+        self.optimizer.step(){mark}
+"""
+_FINISH, _CLIP = "self.reducer.finish()", "torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)"
+
+
+def _hooks(before: str = "self.launch()", after: str = "pass", first: str = _FINISH, second: str = _CLIP) -> str:
+    return _HOOKS.format(before=before, after=after, first=first, second=second, mark="{mark}")
+
+
 INCORRECT = [
+    # the last transfer is started behind the wait; gradients are bounded before it
+    _hooks("pass", "self.launch()").replace("{mark}", "  # error: MP515"),
+    _hooks(first=f"{_CLIP}  # error: MP515", second=_FINISH).replace("{mark}", ""),
     # a method waits, and nobody calls it
     _BUCKETS.replace("{mark}", "  # error: MP515").replace("{finish}", ""),
     """
@@ -354,6 +426,7 @@ class Checkpointer:
 ]
 
 CORRECT = [
+    _hooks().replace("{mark}", ""),
     _BUCKETS.replace("{mark}", "").replace("{finish}", "buckets.finish_tied()"),
     # who has the object asks for the method by name
     _BUCKETS.replace("{mark}", "").replace("{finish}", "getattr(buckets, 'finish_tied')()"),
