@@ -8,8 +8,8 @@ What it does
     only; and what is done with their tensor before anybody has waited: reading what the transfer writes, writing what
     it reads, on all ways or on those on which the wait is left out (by a test of the rank: on some ranks only); and
     a `return` that gives the tensor away on a way that leaves the wait out, where the handle ends with the function.
-    Of gradients whose transfers hooks of the backward pass start: reports what bounds them before the wait, and the
-    optimizer's step behind a transfer that is started after the wait (warnings).
+    Of gradients whose transfers hooks of the backward pass start: reports what bounds them before the wait, and what
+    starts one more behind the wait, before the optimizer's step (warnings).
     Handles and tensors are followed through lists, tuples, dicts, attributes, arguments and results. Silent where the
     handle goes to code that nobody knows, and where the program waits for the whole device.
 
@@ -25,7 +25,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from validator.analysis.usage import Usage
 from validator.effects.gradients_in_flight import Flying, GradientsInFlight
@@ -70,26 +70,44 @@ def check_project(project: Project) -> Iterator[Finding]:
                 reported.add(place)
                 yield _given_away(start, place, lost)
     flying = project.analysis(GradientsInFlight)
-    yield from _gradients(flying.bounded(), "it is waited for afterwards", "wait before gradients are bounded")
-    yield from _gradients(flying.stepped(), "the wait comes before it", "start the last transfer before the wait")
+    yield from map(_bounded, flying.bounded())
+    yield from map(_stepped, flying.stepped())
 
 
-def _gradients(flying: Iterable[Flying], when: str, help_: str) -> Iterator[Finding]:
-    """Findings of gradients that are used while they are reduced."""
-    for use, start, wait in flying:
-        yield RULE.finding(
-            use.unit.path,
-            use.at,
-            f"`{use.operand(0).text}` in `{use.unit.qualname}` uses gradients while `{start.operand(0).text}` still"
-            f" reduces them: {when}",
-            help=help_,
-            related=[
-                Related(start.unit.path, start.at[0], "the transfer is started here"),
-                Related(wait.unit.path, wait.at[0], "it is waited for here"),
-            ],
-            context=f"{use.unit.qualname}:{use.operand(0).text}",
-            severity="warning",
-        )
+def _bounded(flying: Flying) -> Finding:
+    """A finding of gradients that are bounded while they are reduced."""
+    use = flying.use
+    return RULE.finding(
+        use.unit.path,
+        use.at,
+        f"`{use.operand(0).text}` in `{use.unit.qualname}` bounds gradients while `{flying.start.operand(0).text}`"
+        " still reduces them: it is waited for afterwards",
+        help="wait before gradients are bounded",
+        related=[
+            Related(flying.start.unit.path, flying.start.at[0], "the transfer is started here"),
+            Related(flying.wait.unit.path, flying.wait.at[0], "it is waited for here"),
+        ],
+        context=f"{use.unit.qualname}:{use.operand(0).text}",
+        severity="warning",
+    )
+
+
+def _stepped(flying: Flying) -> Finding:
+    """A finding of gradients that are reduced while an optimizer steps."""
+    start = flying.start
+    return RULE.finding(
+        start.unit.path,
+        start.at,
+        f"`{start.operand(0).text}` in `{start.unit.qualname}` starts to reduce gradients behind the wait for the"
+        f" others: nobody waits for these before `{flying.use.operand(0).text}`",
+        help="start the last transfer before the wait",
+        related=[
+            Related(flying.wait.unit.path, flying.wait.at[0], "the others are waited for here"),
+            Related(flying.use.unit.path, flying.use.at[0], "the optimizer steps here"),
+        ],
+        context=f"{start.unit.qualname}:{start.operand(0).text}",
+        severity="warning",
+    )
 
 
 def _has_gloo(queries: Queries) -> bool:
@@ -247,19 +265,19 @@ class Engine:
         self.model(batch).backward()
         {first}
         {second}
-        self.optimizer.step(){mark}
+        self.optimizer.step()
 """
 _FINISH, _CLIP = "self.reducer.finish()", "torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)"
 
 
 def _hooks(before: str = "self.launch()", after: str = "pass", first: str = _FINISH, second: str = _CLIP) -> str:
-    return _HOOKS.format(before=before, after=after, first=first, second=second, mark="{mark}")
+    return _HOOKS.format(before=before, after=after, first=first, second=second)
 
 
 INCORRECT = [
     # the last transfer is started behind the wait; gradients are bounded before it
-    _hooks("pass", "self.launch()").replace("{mark}", "  # error: MP515"),
-    _hooks(first=f"{_CLIP}  # error: MP515", second=_FINISH).replace("{mark}", ""),
+    _hooks("pass", "self.launch()  # error: MP515"),
+    _hooks(first=f"{_CLIP}  # error: MP515", second=_FINISH),
     # a method waits, and nobody calls it
     _BUCKETS.replace("{mark}", "  # error: MP515").replace("{finish}", ""),
     """
@@ -426,7 +444,7 @@ class Checkpointer:
 ]
 
 CORRECT = [
-    _hooks().replace("{mark}", ""),
+    _hooks(),
     _BUCKETS.replace("{mark}", "").replace("{finish}", "buckets.finish_tied()"),
     # who has the object asks for the method by name
     _BUCKETS.replace("{mark}", "").replace("{finish}", "getattr(buckets, 'finish_tied')()"),
