@@ -178,8 +178,11 @@ def more(folder):
 
 def tune():"""
 
+_ON_HOST = "{{name: value.cpu() for name, value in self.{model}.state_dict().items()}}"
+
 INCORRECT = [
     _program(_LOAD + _MARK),
+    _program(_LOAD + _MARK, state=_ON_HOST.format(model="model")),
     _program('model.load_state_dict(checkpoint["model"], strict=False)' + _MARK),
     _ENCODER.format(model="model", mark=_MARK),
     # a function saves several: each caller tells which
@@ -194,6 +197,8 @@ INCORRECT = [
 
 CORRECT = [
     _program(_LOAD, state="self.model.module.state_dict()"),
+    _program(_LOAD, state=_ON_HOST.format(model="model.module")),
+    _program(_LOAD, state=_ON_HOST.format(model="model").replace("{name:", '{name.removeprefix("module."):')),
     # a part of another model, without the prefix
     _ENCODER.format(model="model.module", mark=""),
     _program('model.load_state_dict({k.removeprefix("module."): v for k, v in checkpoint["model"].items()})'),

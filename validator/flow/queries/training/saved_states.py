@@ -103,15 +103,28 @@ def _states(given: Place) -> Iterator[tuple[str, Place]]:
     for each in queue:
         value = each.value
         if value.op == "dict":
-            yield from each.entries.items()
+            yield from ((name, _names_of(held.root) or held) for name, held in each.entries.items())
         elif value.op == "call" and each.method == "state_dict":
             yield "", each
         elif value.op == "call" and each.method == "dict":
             yield from ((n, each.value_at(a)) for n, a in zip(value.data.names, value.args[1:], strict=True) if n)
         else:
-            fresh = [root for s in sources(each) or () if ((root := s.root).unit, root.number) not in seen]
+            kept = _names_of(each)
+            before = [kept] if kept is not None else sources(each) or ()
+            fresh = [root for s in before if ((root := s.root).unit, root.number) not in seen]
             seen.update((root.unit, root.number) for root in fresh)
             queue += fresh
+
+
+def _names_of(made: Place) -> Place | None:
+    """The dictionary of which another one has the names: `{name: value.cpu() for name, value in state.items()}`."""
+    if made.value.op != "collect" or made.value.data[0] != "dict":
+        return None
+    name = made.operand(0).root
+    is_first = name.value.op == "unpack" and name.value.data[:2] == (0, 2)
+    pairs = name.operand(0).iterable if is_first else None
+    is_whole = pairs is not None and pairs.value.op == "call" and pairs.method == "items"
+    return pairs.receiver if pairs is not None and is_whole else None
 
 
 def _taken_from(state: Place) -> tuple[str, Place]:
