@@ -74,12 +74,19 @@ def _wrapped(queries: Queries, model: Place, asked: Place) -> Iterator[_Wrapped]
             before = [(here.value_at(number).root, at) for number in here.value.args if number >= 0]
         elif here.value.op == "param":
             before = _passed(queries, here)
-        elif here.value.op in ("attr", "name", "free"):
+        elif here.value.op in ("attr", "name", "free") and not _is_passed(here):
             kept = {each.root for each in sources(here) or ()}
             before = [(each, at) for each in kept if len(kept) == 1]
         fresh = [row for row in before if row[0] not in seen]
         seen.update(place for place, _ in fresh)
         queue += fresh
+
+
+def _is_passed(place: Place) -> bool:
+    """Whether an attribute is a field that whoever makes the object may pass, or of an object that is not known."""
+    owners = place.operand(0).closed.each if place.value.op == "attr" else ()
+    known = place.value.op != "attr" or bool(owners) and all(o[0] in ("inst", "self") for o in owners)
+    return not known or any(each.fields_are_parameters for o in owners for each in (*o[1].mro, *o[1].descendants()))
 
 
 def _passed(queries: Queries, parameter: Place) -> list[tuple[Place, Place]]:
@@ -208,6 +215,21 @@ from torch.nn.parallel import DistributedDataParallel as DDP
 class Trainer:
     def __init__(self, model):
         self.model = model
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad = name.startswith("head")
+        self.model = DDP(self.model)
+""",
+    """
+from dataclasses import dataclass
+
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+@dataclass
+class Trainer:
+    model: torch.nn.Module
+
+    def __post_init__(self):
         for name, parameter in self.model.named_parameters():
             parameter.requires_grad = name.startswith("head")
         self.model = DDP(self.model)
