@@ -18,7 +18,6 @@ from validator.flow.queries.outside_program import is_test
 from validator.project import Project
 
 _MERGES = ("omegaconf.OmegaConf.merge", "omegaconf.OmegaConf.unsafe_merge")
-_DEPTH = 8  # files below a file
 _LIKE = 2  # sections that a file has in common with the one that it is laid over, where only its keys tell that it is
 
 
@@ -63,16 +62,18 @@ class Overlays:
     def _by_key(self) -> Iterator[Overlay]:
         """Files that name the one below under a key that the program asks its file for."""
         for path in self.compositions.files:
-            own, base = self.compositions.tree(path), self._below(path, 0)
+            own, base = self.compositions.tree(path), self._below(path)
             if base is not None and _is_like(own, base):
                 yield Overlay(path, own, base)
 
-    def _below(self, path: str, depth: int) -> Node | None:
-        """What lies below a file that names another one, with all that is below that."""
+    def _below(self, path: str, above: frozenset[str] = frozenset()) -> Node | None:
+        """What lies below a file that names another one, with all that is below that. `above`: the files that lie over
+        it, which it cannot name."""
+        above |= {path}
         for name, child in self.compositions.tree(path).children.items():
             other = self._named(path, child)
-            if other and other != path and name in self._asked and depth < _DEPTH:
-                base = self._below(other, depth + 1) or Node()
+            if other and other not in above and name in self._asked:
+                base = self._below(other, above) or Node()
                 base.merge(self.compositions.tree(other))
                 return base
         return None
