@@ -37,6 +37,7 @@ _WRAPPING = {
     "torch.nn.parallel.DistributedDataParallel": DDP,
     "torch.nn.DataParallel": DDP,
 }
+_LOOKING = ("split", "partition", "rpartition", "rsplit", "endswith", "find", "index", "replace", "removeprefix")
 _NAMING = ("named_parameters", "named_buffers", "named_modules")
 
 
@@ -105,6 +106,10 @@ def _never(queries: Queries, asked: Place, prefix: str) -> Iterator[Place]:
     for name in queue:
         if any(prefix.rstrip(".") in str(v.data) for v in name.unit.code.values if v.op in ("const", "attr")):
             continue
+        users = list(_users(name))
+        tests = [user for user in users if user.value.op == "attr" and user.value.data == "startswith"]
+        if tests and any(_looks(user) and not _is_behind_test(user) for user in users):
+            continue  # another test may find what this one does not
         for user in (each for each in _users(name) if each not in seen):
             seen.add(user)
             if user.value.op == "attr" and user.value.data == "startswith":
@@ -126,6 +131,16 @@ def _users(name: Place) -> Iterator[Place]:
     for number in range(len(name.unit.code.values)):
         if name.unit.root(number) == name.number:
             yield from name.value_at(number).taken_by
+
+
+def _looks(user: Place) -> bool:
+    """Whether a name is looked into otherwise than at its beginning."""
+    return user.value.op == "compare" or user.value.data in _LOOKING
+
+
+def _is_behind_test(user: Place) -> bool:
+    """Whether a name is only looked into where its beginning was found."""
+    return any(holds and test.method == "startswith" for test, holds in user.settled_tests if test.value.op == "call")
 
 
 def _parameters(queries: Queries, call: Place, name: Place) -> Iterator[Place]:

@@ -39,6 +39,8 @@ _PASSED = frozenset({
     "prompts", "completions", "completion_ids", "completions_ids", "prompt_ids", "trainer_state", "log_extra",
     "log_metric", "environments",
 })  # fmt: skip
+# what handles the rows before the reward functions get them, and may put more into them
+_HANDLING = ("_calculate_rewards", "_generate_and_score_completions", "_prepare_inputs", "training_step")
 _NOT_PASSED = frozenset({"prompt", "completion"})
 
 
@@ -70,7 +72,8 @@ def _is_trainer(queries: Queries, o: Obj) -> bool:
     named = queries.flow.models.named
     if o[0] == "ext":
         return named(str(o[1])) in _TRAINERS
-    return o[0] == "class" and any(named(base) in _TRAINERS for base in o[1].external_bases)
+    below = o[0] == "class" and any(named(base) in _TRAINERS for base in o[1].external_bases)
+    return below and not any(name in o[1].methods for name in _HANDLING)
 
 
 def _functions(given: Place) -> dict[Unit, bool]:

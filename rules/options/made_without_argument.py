@@ -68,7 +68,7 @@ def check_project(project: Project) -> Iterator[Finding]:
                 lacking = _lacking(project, made)
                 place = (made.node.path, made.node.at)
                 put = place in seen or any(map(sections.is_put_by_code, lacking))
-                if lacking and not put and not _is_overridden(project, made.keys):
+                if lacking and not put and not _is_overridden(project, made.keys, lacking):
                     seen.add(place)
                     yield _report(call, made, lacking)
 
@@ -123,11 +123,15 @@ def _parameters(project: Project, target: str) -> tuple[Param, ...]:
     return taken.parameters(taken.releases[-1]) if taken is not None else ()
 
 
-def _is_overridden(project: Project, keys: str) -> bool:
-    """Whether a command line says that what a section makes is only made ready."""
+def _is_overridden(project: Project, keys: str, lacking: list[str]) -> bool:
+    """Whether a command line gives what a section lacks, or says that what it makes is only made ready."""
     compositions = project.analysis(Compositions)
     found = (compositions.of(launch) for launch in project.analysis(Launches).all)
-    return any(each is not None and each.overridden(f"{keys}.{_PARTIAL}") is not None for each in found)
+    return any(
+        each is not None and each.overridden(f"{keys}.{name}") is not None
+        for each in found
+        for name in (_PARTIAL, *lacking)
+    )
 
 
 def _report(call: Place, made: _Made, lacking: list[str]) -> Finding:

@@ -43,6 +43,13 @@ _MORE = frozenset({
 _LESS = frozenset({"loss", "error", "err", "wer", "cer", "ppl", "perplexity", "mse", "mae", "rmse", "nll", "fid", "kl"})
 
 
+# Words that turn what a measure says round, or speak of what is made of several.
+_TURNED = frozenset({
+    "neg", "negative", "inv", "inverse", "minus", "gap", "std", "var", "variance", "diff", "delta", "disparity",
+    "brier", "reduction", "drop", "recovery", "detection", "attack", "anomaly", "improvement",
+})  # fmt: skip
+
+
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     for unit in queries.mentioning("ModelCheckpoint", "EarlyStopping"):
@@ -101,6 +108,8 @@ def _mode(call: Place, name: str) -> str:
 
 def _wanted(watched: str) -> str:
     words = set(watched.lower().replace("/", "_").replace("-", "_").replace("@", "_").split("_"))
+    if words & _TURNED:
+        return ""
     more, less = bool(words & _MORE), bool(words & _LESS)
     return "" if more is less else "max" if more else "min"
 

@@ -49,7 +49,12 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def _is_plain(project: Project) -> bool:
-    """Whether no class of the project, whose fields are options, changes them before the library looks at them."""
+    """Whether nothing in the project changes options before the library looks at them: no class whose fields they are,
+    no other defaults, no files of arguments."""
+    if any(project.calls("set_defaults")):
+        return False
+    if any(b"args_file" in module.source.data for module in project.modules.values()):
+        return False
     return not any("__post_init__" in cls.methods and cls.external_bases for cls in project.classes())
 
 

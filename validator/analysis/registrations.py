@@ -26,7 +26,8 @@ Table = Variable | ClassDef  # a variable of a file that is a table, or an objec
 _IMPORTING = frozenset({
     "import_module", "__import__", "exec", "iter_modules", "walk_packages", "spec_from_file_location", "exec_module",
     "load_module", "run_module", "run_path", "entry_points", "iter_entry_points", "load_entry_point", "locate",
-    "find_loader", "instantiate", "get_class", "get_object", "get_method", "SourceFileLoader", "import_string",
+    "find_loader", "attach", "LazyLoader", "LazyImporter", "_LazyModule", "instantiate",
+    "get_class", "get_object", "get_method", "SourceFileLoader", "import_string",
 })  # fmt: skip
 
 

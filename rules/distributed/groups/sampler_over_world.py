@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.definitions import ClassDef
-from validator.domains.axes import WHOLE, Axes, of_parallelism
+from validator.domains.axes import WHOLE, Axes, axes_of, of_parallelism
 from validator.domains.spmd import only
 from validator.finding import Finding
 from validator.flow.calls.groups import axes_in
@@ -50,7 +50,7 @@ def check_project(project: Project) -> Iterator[Finding]:
                 f" {' and '.join(f'`{each}`' for each in found.values())} must share it",
                 help="pass `num_replicas` and `rank` of the data-parallel dimension",
                 context=f"{call.unit.qualname}:{next(iter(found.values()))}",
-                severity="error" if known else "warning",
+                severity="error" if known and sampler == "DistributedSampler" else "warning",
             )
 
 
@@ -83,8 +83,14 @@ def _own_samplers(queries: Queries) -> Iterator[tuple[Place, str]]:
 
 
 def _counts_world(call: Place) -> bool:
-    """Whether a call passes the number of all ranks, and that of no group."""
-    given = [call.value_at(number).closed for number in call.value.args[1:]]
+    """Whether a call passes the number of all ranks, and nothing of a group."""
+    places = [call.value_at(number) for number in call.value.args[1:]]
+    given = [place.closed for place in places]
+    told = [place.hint for place in places] + [word for test in call.tests for word in test.words]
+    if any(value.of("mesh") or value.of("group") for value in given):
+        return False
+    if any((axes_of(name) | of_parallelism(name)) & _SHARING for name in told):
+        return False  # it may divide by them itself, or there is but one such rank here
     counted = [axes_in(o[1]) for value in given for o in value.of("size")]
     return bool(counted) and all(axes == WHOLE for axes in counted)
 
@@ -225,8 +231,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.utils.data import Sampler
 
 class Blocks(Sampler):
-    def __init__(self, length, rank, size):
-        self.length, self.rank, self.size = length, rank, size
+    def __init__(self, length, rank, size, tp=1):
+        self.length, self.rank, self.size = length, rank // tp, size // tp
 
     def __iter__(self):
         return iter(range(self.rank, self.length, self.size))
@@ -234,6 +240,10 @@ class Blocks(Sampler):
 def build(rows):
     mesh = init_device_mesh("cuda", (4, 2), mesh_dim_names=("dp", "tp"))
     return mesh, Blocks(len(rows), mesh.get_local_rank("dp"), mesh["dp"].size())
+
+def grouped(rows, tp):
+    mesh = init_device_mesh("cuda", (4, tp), mesh_dim_names=("dp", "tp"))
+    return mesh, Blocks(len(rows), dist.get_rank(), dist.get_world_size(), tp)
 """,
     """
 import torch.distributed as dist

@@ -154,6 +154,9 @@ def _between(placings: Placings, optimizer: Optimizer) -> Iterator[Event]:
 
 def _keeps(event: Event) -> bool:
     """Whether FSDP keeps the parameters that the model had."""
+    names = event.call.value.data.names if event.call.value.op == "call" else ()
+    if "**" in names or any(name is not None and name.startswith("ignored_") for name in names):
+        return True
     given = event.call.argument("use_orig_params")
     return given is not None and given.closed.constant() is True
 
@@ -161,10 +164,13 @@ def _keeps(event: Event) -> bool:
 def _later(placings: Placings, index: Index, optimizer: Optimizer) -> Iterator[Event]:
     """The calls that shard the model when the optimizer has its parameters."""
     path = optimizer.taking.path
+    if _is_regrouped(placings, optimizer.call.unit):
+        return
     for event in placings.events(optimizer.call.unit, *_SHARDING):
         after = follows(optimizer.call, event.call) and event.call != optimizer.call
         if (
             after
+            and not _keeps(event)
             and event.path == path
             and not excluded(optimizer.call, event.call)
             and not _given(optimizer, event.call)
@@ -172,6 +178,13 @@ def _later(placings: Placings, index: Index, optimizer: Optimizer) -> Iterator[E
             yield event
     if not may(optimizer.model.closed.state, *_SHARDING) or optimizer.call.unit.name in MAKING:
         yield from _in_methods(placings, index, optimizer, path)
+
+
+def _is_regrouped(placings: Placings, unit: Unit) -> bool:
+    """Whether a function gives an optimizer other parameters later: `group["params"] = …`, `add_param_group`."""
+    stores = placings.queries.values(unit, "store_item")
+    regroups = any(place.operand(1).val.constant() == "params" for place in stores)
+    return regroups or any(call.method == "add_param_group" for call in placings.queries.calls_in(unit))
 
 
 def _given(optimizer: Optimizer, shard: Place) -> bool:

@@ -34,13 +34,18 @@ _ACCELERATOR = "accelerate.Accelerator"
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     registering, loading = _calls(queries, _REGISTERING), _calls(queries, _LOADING)
-    if not registering or not loading or not _calls(queries, _SAVING):
+    if not registering or not loading or not _calls(queries, _SAVING) or _are_several(queries):
         return
     registers = queries.reaching({call.unit for call in registering})
     loads = queries.reaching({call.unit for call in loading})
     for unit in sorted(registers & loads, key=lambda each: (each.path, each.place)):
         if not is_test(unit.path):
             yield from _in_wrong_order(queries, unit, registers, loads)
+
+
+def _are_several(queries: Queries) -> bool:
+    """Whether more than one Accelerator is made: which of them loads is not told apart."""
+    return len([call for call in queries.calls_anywhere(_ACCELERATOR) if not is_test(call.unit.path)]) > 1
 
 
 def _calls(queries: Queries, name: str) -> list[Place]:

@@ -49,10 +49,23 @@ def check_project(project: Project) -> Iterator[Finding]:
                 if not cls.external_bases or method.name not in of_libraries():
                     yield _report(method, [], _at_most(project, cls, "note" if _is_asked(project, method) else "error"))
                 continue
+            if _is_gone_through(project) or _is_marked(project, method):
+                continue
             hooks = [hook for hook in _left(cls, method) if _is_called(project, hook)]
             hooks = hooks or [hook for hook in _beside(cls, method) if _is_told(project, hook.name)]
             if hooks and _is_unasked(project, method.name) and not _is_of_library(project, cls, method.name):
                 yield _report(method, hooks, _at_most(project, cls, "warning"))
+
+
+def _is_gone_through(project: Project) -> bool:
+    """Whether something in the project goes through all that an object has."""
+    return any(any(project.calls(name)) for name in ("dir", "getmembers", "getmembers_static"))
+
+
+def _is_marked(project: Project, method: Method) -> bool:
+    """Whether a decorator of the project may mark or register a method."""
+    names = (each.removesuffix("()") for each in method.facts.decorators)
+    return any(isinstance(project.lookup(method.module.top, name), Method | ClassDef) for name in names)
 
 
 def _at_most(project: Project, cls: ClassDef, severity: Severity) -> Severity:

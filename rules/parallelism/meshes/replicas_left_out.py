@@ -54,6 +54,8 @@ def check_project(project: Project) -> Iterator[Finding]:
     sampler = next(filter(_deals_to_all, queries.calls(*DEALING)), None) if len(meshes) == 1 else None
     if sampler is None or any(queries.named(*_OTHERWISE)) or _reduces_gradients(queries):
         return
+    if not any(queries.named_anywhere("backward")):
+        return  # what nobody trains stays alike
     for name, which in _TAKING.items():
         for call in queries.calls(name):
             chosen = is_aside(call.unit.path) or any(t.value.op != "more" for t, _ in call.settled_tests)
@@ -73,7 +75,8 @@ def _deals_to_all(sampler: Place) -> bool:
 
 
 def _reduces_gradients(queries: Queries) -> bool:
-    return any(call.operations for unit in queries.mentioning("grad") for call in queries.calls_in(unit))
+    units = queries.mentioning("grad", "parameters", "to_local")
+    return any(any("reduce" in o.name for o in call.operations) for unit in units for call in queries.calls_in(unit))
 
 
 def _left_out(queries: Queries, made: Place, given: Val | None) -> str | None:
@@ -125,6 +128,9 @@ class Run:
         self.model = fully_shard(net, **options)
         self.loader = DataLoader(data, 4, sampler=DistributedSampler(data{shares}))
 
+    def step(self, batch):
+        self.model(batch).mean().backward()
+
 Run(torch.nn.Linear(4, 4), [], 16, 8)
 """
 
@@ -138,6 +144,7 @@ INCORRECT = [_program('self.mesh["shard"]', "  # error: MP436")]
 CORRECT = [
     _program("self.mesh"),
     _program('self.mesh["replicate", "shard"]'),
+    _program('self.mesh["shard"]').replace(".backward()", ""),
     _program('self.mesh["shard"] if ranks == shards else self.mesh'),
     # all replicas see the same data, or something else is done along the dimension
     _program('self.mesh["shard"]', "", ", num_replicas=shards, rank=self.mesh.get_local_rank(1)"),

@@ -38,7 +38,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         for position, (name, _) in enumerate(unit.code.params):
             if name not in names or not queries.flow.parameters.default(unit, name).is_const(0):
                 continue
-            if not _is_computed_with(Place(queries.flow, unit, position)):
+            if not _is_computed_with(queries, Place(queries.flow, unit, position)):
                 continue
             for caller, passed in queries.flow.calls_of(unit):
                 call = Place(queries.flow, caller, passed.site)
@@ -47,9 +47,28 @@ def check_project(project: Project) -> Iterator[Finding]:
                     yield _report(call, unit, name, size)
 
 
-def _is_computed_with(rank: Place) -> bool:
-    """Whether a parameter is more than compared: computed with, kept or handed on."""
-    return any(user.value.op not in ("compare", "phi") for user in rank.users)
+def _is_computed_with(queries: Queries, rank: Place) -> bool:
+    """Whether a parameter counts: it is added, multiplied or an index, here or where an object keeps it that gets no
+    other one later."""
+    if any(_counts(user, rank) for user in rank.users):
+        return True
+    kept = [user.value.data for user in rank.users if user.value.op == "store_attr"]
+    if rank.unit.cls is None or not kept:
+        return False
+    writers = queries.flow.stores.writers(kept[0])
+    reads = (
+        place for each in queries.flow.units(rank.unit.cls.every_method()) for place in queries.values(each, "attr")
+    )
+    own = all(queries.flow.unit_of(each) is rank.unit for each in writers)
+    return own and any(_counts(user, read) for read in reads if read.value.data == kept[0] for user in read.users)
+
+
+def _counts(user: Place, rank: Place) -> bool:
+    """Whether a number is a part of a sum or a product, the remainder of one, or a place."""
+    value = user.value
+    if value.op == "binary":
+        return value.data in ("Add", "Mult", "Sub", "Mod", "FloorDiv")
+    return value.op == "slice" or value.op == "item" and value.args[1] == rank.number
 
 
 def _size(call: Place, unit: Unit, position: int) -> Place | None:
@@ -120,8 +139,22 @@ def describe(size, rank=0):
 def table(rows, size, rank=0):
     return [rows[rank + i] for i in range(size)]
 
+class Sampler:
+    def __init__(self, length, size, rank=0):
+        self.length, self.size, self.rank = length, size, rank
+
+    def __iter__(self):
+        return iter(range(0 + self.rank, self.length, self.size))
+
+def tell(objects, size, rank=0):
+    dist.broadcast_object_list(objects, src=rank)
+    return objects * size
+
 def main(rows):
     dist.init_process_group("nccl")
+    sampler = Sampler(len(rows), dist.get_world_size())
+    sampler.rank = dist.get_rank()
+    tell(rows, dist.get_world_size())
     describe(dist.get_world_size())
     if dist.get_rank() == 0:
         print(table(rows, dist.get_world_size()))

@@ -47,7 +47,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     rows = [*direct, *(found for sent in direct for found in _through(queries, sent))]
     units: dict[Unit, list[_Sent]] = {}
     for row in rows:
-        if not is_aside(row.call.unit.path) and row.received.root != row.sent.root:
+        if not is_aside(row.call.unit.path) and row.received.root.key != row.sent.root.key:
             units.setdefault(row.call.unit, []).append(row)
     for several in units.values():
         for out in several:
@@ -91,7 +91,20 @@ def _is_sent_on(out: _Sent, back: _Sent) -> bool:
     """Whether one call sends what is made of another's result, and by the same lists in the same places."""
     if out is back or (out.received.root, out.sent.root) != (back.received.root, back.sent.root):
         return False
-    return any(part.root == out.result.root for part in back.given.parts) and back.call.number > out.call.number
+    return back.call.number > out.call.number and any(part.root == out.result.root for part in _rows(back.given))
+
+
+def _rows(given: Place) -> list[Place]:
+    """The values of which something is made row by row: not those of which it takes one number."""
+    reducing = given.flow.models.tensors["reducing"]
+    found = [given]
+    for place in found:
+        value = place.value
+        if value.op == "call" and (place.method in reducing or place.method == "item"):
+            continue
+        args = value.args[:1] if value.op == "mut" else value.args
+        found += [each for each in map(place.value_at, (a for a in args if a >= 0)) if each not in found]
+    return found
 
 
 def _report(out: _Sent, back: _Sent) -> Finding:
@@ -157,6 +170,21 @@ def twice(rows, weights, recv, send):
     other = weights.new_empty(sum(recv))
     dist.all_to_all_single(other, weights, recv, send)
     return there, other
+
+def alike(rows, capacity, size):
+    recv, send = [capacity] * size, [capacity] * size
+    there = rows.new_empty(capacity * size, rows.shape[1])
+    dist.all_to_all_single(there, rows, recv, send)
+    back = torch.empty_like(rows)
+    dist.all_to_all_single(back, there, recv, send)
+    return back
+
+def scaled(rows, weights, recv, send):
+    there = rows.new_empty(sum(recv), rows.shape[1])
+    dist.all_to_all_single(there, rows, recv, send)
+    other = weights.new_empty(sum(recv))
+    dist.all_to_all_single(other, weights / there.abs().amax(), recv, send)
+    return other
 
 def round_trip(rows, sizes):
     there = torch.empty_like(rows)

@@ -65,6 +65,8 @@ class KeyReads:
     def _of_read(self, place: Place, name: str) -> Iterator[Links]:
         if place.value.op == "attr" and place.value.data == name:
             yield from self._owned(place.operand(0), name)
+        elif place.value.op == "const" and str(place.value.data).endswith(f".{name}"):
+            yield ()  # a path in a text may lead anywhere
         elif place.value.op == "const" and place.value.data == name:
             for user in place.users or [place]:
                 owner = _asked(user, place)

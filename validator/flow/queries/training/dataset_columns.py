@@ -6,6 +6,7 @@ from validator.flow.callgraph.spelled_arguments import literal_keys
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.values.text_origins import text_origins
+from validator.ir.model import Value
 
 _KEEPING = frozenset({"filter", "shuffle", "select", "with_format", "take", "skip", "shard", "flatten_indices"})
 
@@ -38,8 +39,15 @@ def _made(call: Place) -> frozenset[str] | None:
 
 
 def _are_all(removed: Place, data: Place) -> bool:
-    """Whether columns that are named are all that a dataset has."""
+    """Whether columns that are named are all that a dataset has; a list that something changes is not known."""
+    if any(user.value.op == "mut" and user.value.data == -1 for user in removed.users):
+        return False
     return removed.value.op == "attr" and removed.value.data == "column_names" and removed.operand(0).root == data.root
+
+
+def _changes(value: Place) -> list[Value]:
+    """What changes variables of a function in place."""
+    return [each for each in value.unit.code.values if each.op in ("store_item", "mut")]
 
 
 def _row(call: Place, unit: Unit) -> frozenset[str] | None:
@@ -47,5 +55,5 @@ def _row(call: Place, unit: Unit) -> frozenset[str] | None:
     values = [Place(call.flow, unit, number).root for number in unit.code.returned]
     keys = [literal_keys(unit, value.value) if value.value.op == "dict" else None for value in values]
     rows = {frozenset(each) if each is not None else None for each in keys}
-    grown = any(user.value.op in ("store_item", "mut") for value in values for user in value.users)
+    grown = any(value.unit.root(each.args[0]) == value.number for value in values for each in _changes(value))
     return rows.pop() if len(rows) == 1 and not grown else None
