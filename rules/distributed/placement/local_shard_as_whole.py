@@ -1,11 +1,10 @@
 """A norm or a sum over the shard of one rank, used as if it were that of the whole tensor.
 
 What it does
-    Reports `norm`, `sum`, `mean`, `max` and alike of the shard that `.to_local()` gives, and `.to_local()` of the norm
-    of whole gradients (`get_total_norm`, `clip_grad_norm_`), where the result becomes a number, a message or a
-    decision, or scales other tensors (`clip_grads_with_norm_`, `mul_`), and no collective over ranks that hold other
-    shards has combined their results: pipeline stages hold other layers. Silent where the result leaves for code that
-    cannot be followed, and where a function that is handed a shard only shows the result.
+    Reports `norm`, `sum`, `mean`, `max` and alike of the shard that `.to_local()` gives where the result becomes a
+    number, a message or a decision, or scales other tensors (`clip_grads_with_norm_`, `mul_`), and no collective over
+    ranks that hold other shards has combined their results: pipeline stages hold other layers. Silent where the result
+    leaves for code that cannot be followed, and where a function that is handed a shard only shows the result.
 
 Why is this bad
     Each rank sees its own part: a gradient norm is smaller than the true one by about the root of the number of ranks,
@@ -32,7 +31,6 @@ RULE = Rule("MP570", "local-shard-as-whole", "warning", "0.1.0", tokens=("to_loc
 _COMBINING = frozenset({
     "norm", "sum", "mean", "max", "min", "std", "var", "prod", "vector_norm", "get_total_norm", "nansum", "all", "any",
 })  # fmt: skip
-_NORMS = frozenset({"get_total_norm", "clip_grad_norm_"})  # of DTensors they give a DTensor, whose part is no norm
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -48,19 +46,6 @@ def check_project(project: Project) -> Iterator[Finding]:
         used = derived.used if may(shard.val.placements, "local") else [] if derived.reduced else derived.scaling
         if used:
             yield _report(call, shard, used[0])
-    for call in placings.queries.named("to_local"):
-        norm = _norm(call) if not is_aside(call.unit.path) and call not in followed else None
-        if norm is None:
-            continue
-        derived = Derived(placings.flow, call)
-        if not derived.reduced:  # a number of it stays one wherever it goes
-            yield from (_report_part(call, norm, use) for use in (derived.scaling or derived.shown)[:1])
-
-
-def _norm(call: Place) -> Place | None:
-    """The call that made the norm of whole gradients of which one takes this rank's part."""
-    made = call.receiver.root if call.receiver is not None else None
-    return made if made is not None and made.value.op == "call" and made.method in _NORMS else None
 
 
 def _shard(call: Place) -> Place | None:
@@ -97,34 +82,7 @@ def _report(call: Place, shard: Place, use: Place) -> Finding:
     )
 
 
-def _report_part(call: Place, norm: Place, use: Place) -> Finding:
-    return RULE.finding(
-        call.unit.path,
-        call.at,
-        f"`{call.text}` in `{call.unit.qualname}` is this rank's part of the norm that `{norm.method}` gives, and"
-        f" `{use.text}` uses it as if it were the norm",
-        help="ask the norm for all of it: `.full_tensor()`",
-        related=[Related(use.unit.path, use.at[0], "it is used here")],
-        context=f"{call.unit.qualname}:{call.text}",
-    )
-
-
 INCORRECT = [
-    """
-import torch
-from torch.distributed.tensor import DTensor
-
-def clip(parameters, limit):
-    total = torch.nn.utils.get_total_norm([p.grad for p in parameters])
-    if isinstance(total, DTensor):
-        total = total.to_local()  # error: MP570
-    torch.nn.utils.clip_grads_with_norm_(parameters, limit, total)
-    return total
-
-def step(model, optimizer):
-    optimizer.step()
-    return torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0).to_local().item()  # error: MP570
-""",
     """
 from torch.distributed.fsdp import fully_shard
 
@@ -177,19 +135,6 @@ class Trainer:
 ]
 
 CORRECT = [
-    """
-import torch
-import torch.distributed as dist
-from torch.distributed.tensor import DTensor
-
-def norm(parameters):
-    total = torch.nn.utils.get_total_norm([p.grad for p in parameters])
-    if isinstance(total, DTensor):
-        total = total.to_local()
-    total = total**2
-    dist.all_reduce(total)
-    return (total**0.5).item()
-""",
     """
 from torch.distributed.fsdp import fully_shard
 

@@ -7,8 +7,8 @@ What it does
 
 Why is this bad
     Over FSDP2 parameters the norm is a DTensor with a partial placement: what a rank logs of it is the norm of its
-    own shard, smaller than the true one by about the root of the number of ranks. Newer releases (2.13 does) reduce it
-    by themselves, in most cases: a note.
+    own shard, smaller than the true one by about the root of the number of ranks. Newer releases (2.11 and 2.13
+    do) reduce it by themselves: a note.
 
 References
     https://github.com/pytorch/torchtitan/issues/766
