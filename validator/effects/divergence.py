@@ -390,6 +390,7 @@ class Divergences:
         arm = "then" if mine is left else "else"
         asks = self._asks(unit, unit.code.blocks[fork.block].end[1], causes)
         turns = isinstance(other, End) and other.kind == "next" and _takes_turns(unit, fork.block, self.flow)
+        turns = turns or _counts_up(unit, fork.block, self.flow)
         return Divergence(unit, about.at, test, causes, op, other, arm, exits, conditional, fork.block, asks, turns)
 
     def _differ_always(
@@ -470,8 +471,10 @@ class Divergences:
         trace = repeat.body
         comparison = Comparison(self.traces, causes, None, frame, every=True)
         op = comparison.first((trace, frame))
-        if op is not None and not op.once and sees(op, causes):
-            loop = unit.code.loops[repeat.header]
+        loop = unit.code.loops[repeat.header]
+        counted = Place(self.flow, unit, loop.iterator) if loop.iterator >= 0 else None
+        evened = counted is not None and any(map(_is_evened, counted.parts))
+        if op is not None and not op.once and sees(op, causes) and not evened:
             value = unit.code.values[loop.iterator]
             tests = choosing(Place(self.flow, unit, loop.iterator))
             chosen = next((test for test in tests if self._asks(test.unit, test.number, causes)), None)
@@ -515,6 +518,37 @@ def _takes_turns(unit: Unit, block: int, flow: Flow) -> bool:
         if divided and any(part.value.op == "next" for part in side.operand(0).parts):
             return True
     return False
+
+
+def _counts_up(unit: Unit, block: int, flow: Flow) -> bool:
+    """Whether a loop goes on while a number that each round makes larger, or smaller, is within a bound: from places of
+    their own ranks may make as many rounds."""
+    test = Place(flow, unit, unit.code.blocks[block].end[1]).root
+    if block not in unit.code.loops or test.value.op != "compare":
+        return False
+    for side in (test.operand(0).root, test.operand(1).root):
+        grown = [side.value_at(n).root for n in side.value.args if n >= 0] if side.value.op == "phi" else []
+        if any(each.value.op == "binary" and each.value.data in ("Add", "Sub") for each in grown):
+            return True
+    return False
+
+
+def _is_evened(counted: Place) -> bool:
+    """Whether the function of a range asks for what its step leaves over of something (`total - total % step`, `assert
+    total % step == 0`): it is believed to come out even."""
+    if counted.value.op != "call" or counted.method != "range" or len(counted.value.args) != 4:
+        return False
+    step = _factors(counted.operand(3))
+    values = enumerate(counted.unit.code.values)
+    rests = (counted.value_at(n) for n, value in values if value.op == "binary" and value.data == "Mod")
+    return any(_factors(each.operand(1)) == step for each in rests)
+
+
+def _factors(product: Place) -> frozenset[Key]:
+    root = product.root
+    if root.value.op == "binary" and root.value.data == "Mult":
+        return _factors(root.operand(0)) | _factors(root.operand(1))
+    return frozenset({root.key})
 
 
 def _made_in_loop(unit: Unit, key: Key) -> bool:

@@ -223,6 +223,16 @@ torchrun --nproc_per_node 8 train.py{options}
 
 INCORRECT = [
     """
+import torch
+import torch.distributed as dist
+
+def walk(rows, size):
+    place = dist.get_rank() * size
+    while place < len(rows):
+        dist.all_reduce(rows[place : place + size].sum())  # error: MP501
+        place += size * dist.get_world_size()
+""",
+    """
 import os
 import torch.distributed as dist
 
@@ -970,6 +980,18 @@ def train(rows, size, group):
     begin = dist.get_rank() * size
     for start in range(begin, len(rows) - stride + 1 + begin, stride):
         dist.all_reduce(rows[start : start + size].sum())
+
+def cut(rows, size):
+    rank, world = dist.get_rank(), dist.get_world_size()
+    total = len(rows) - len(rows) % (size * world)
+    for start in range(rank * size, total, world * size):
+        dist.all_reduce(rows[start : start + size].sum())
+
+def checked(rows, size):
+    rank, world = dist.get_rank(), dist.get_world_size()
+    assert len(rows) % world == 0
+    for i in range(rank, len(rows), world):
+        dist.all_reduce(rows[i].sum())
 """,
     _SAVING.format(test="if self.args.save_strategy:", mark="", options=" --deepspeed zero2.json"),
     # one rank asks again until it has an answer: it goes round to the same collective, on no way out of the loop
