@@ -33,9 +33,8 @@ _SAVE_STEPS = 500  # unless it is given
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    plain = _is_plain(project)
     for said in project.analysis(TrainingArguments).all:
-        if said.dashes and not plain or said.get("load_best_model_at_end", default=False) is not True:
+        if said.get("load_best_model_at_end", default=False) is not True or said.dashes and not _is_plain(project):
             continue
         if wrong := _wrong(said):
             names, why, advice = wrong

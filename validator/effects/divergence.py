@@ -389,8 +389,8 @@ class Divergences:
         exits = about.leaves and not about.at[0] <= op.here[0] <= about.at[2]
         arm = "then" if mine is left else "else"
         asks = self._asks(unit, unit.code.blocks[fork.block].end[1], causes)
-        turns = isinstance(other, End) and other.kind == "next" and _takes_turns(unit, fork.block, self.flow)
-        turns = turns or _counts_up(unit, fork.block, self.flow)
+        next_round = isinstance(other, End) and other.kind == "next"
+        turns = next_round and _takes_turns(unit, fork.block, self.flow) or _counts_up(unit, fork.block, self.flow)
         return Divergence(unit, about.at, test, causes, op, other, arm, exits, conditional, fork.block, asks, turns)
 
     def _differ_always(
@@ -471,12 +471,13 @@ class Divergences:
         trace = repeat.body
         comparison = Comparison(self.traces, causes, None, frame, every=True)
         op = comparison.first((trace, frame))
-        loop = unit.code.loops[repeat.header]
-        counted = Place(self.flow, unit, loop.iterator) if loop.iterator >= 0 else None
-        evened = counted is not None and any(map(_is_evened, counted.parts))
-        if op is not None and not op.once and sees(op, causes) and not evened:
+        if op is not None and not op.once and sees(op, causes):
+            loop = unit.code.loops[repeat.header]
+            counted = Place(self.flow, unit, loop.iterator)
+            if loop.iterator >= 0 and any(map(_is_evened, counted.parts)):
+                return
             value = unit.code.values[loop.iterator]
-            tests = choosing(Place(self.flow, unit, loop.iterator))
+            tests = choosing(counted)
             chosen = next((test for test in tests if self._asks(test.unit, test.number, causes)), None)
             asks = chosen is not None or self._asks(unit, loop.iterator, causes)
             yield Divergence(

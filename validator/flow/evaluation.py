@@ -6,6 +6,7 @@ know.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef
@@ -66,7 +67,7 @@ class Evaluation(Walk):
         """What the branches depend on that decide who comes to a value."""
         return self.conditions(self.staying.around(self.code.values[number].block))
 
-    @property
+    @cached_property
     def staying(self) -> Control:
         """Which branches decide who comes somewhere, among those who stay in the program."""
         return self.unit.control_to_the_end if self.flow.is_program(self.unit) else self.unit.control

@@ -39,6 +39,7 @@ _WORDS = re.compile(r"[a-z0-9]+")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
+    gone_through = _is_gone_through(project)
     for cls in project.classes():
         if len(cls.mro) < 2 or is_test(cls.path) or not all(map(_is_listed, cls.external_bases)):
             continue
@@ -49,7 +50,7 @@ def check_project(project: Project) -> Iterator[Finding]:
                 if not cls.external_bases or method.name not in of_libraries():
                     yield _report(method, [], _at_most(project, cls, "note" if _is_asked(project, method) else "error"))
                 continue
-            if _is_gone_through(project) or _is_marked(project, method):
+            if gone_through or _is_marked(project, method):
                 continue
             hooks = [hook for hook in _left(cls, method) if _is_called(project, hook)]
             hooks = hooks or [hook for hook in _beside(cls, method) if _is_told(project, hook.name)]
