@@ -35,6 +35,7 @@ _NAMED = frozenset({"store_global", "store_class"})
 # Keywords, parameters, variables, and what kind of container a comprehension makes: names of their own.
 _NAMING = frozenset({"call", "param", "phi", "undefined", "collect"})
 # Or an end of one, which the program puts the beginning to: `eval("models." + name + ".build")`.
+_BEGINNING = re.compile(rb"[\w\x80-\xff]+_[{%]")  # of a word whose rest is filled in: `train_{name}`
 _PATH = re.compile(r"[.:]?\w+(?:[.:/-]\w+)*")
 _JOINED = frozenset({"undefined", "phi"})  # these stand where ways meet, not where the source has something
 _UNSAID = -1
@@ -232,8 +233,15 @@ class Usage:
         """Whether some file spells the first words of a name, with something behind them that is filled in."""
         words = name.split("_")
         starts = ("_".join([*words[:end], ""]) for end in range(1, len(words)) if any(words[:end]))
-        spelled = [f"{start}{mark}".encode() for start in starts for mark in "{%"]
-        return any(each in module.source.data for module in self.project.modules.values() for each in spelled)
+        return any(f"{start}{mark}".encode() in self._filled_in for start in starts for mark in "{%")
+
+    @cached_property
+    def _filled_in(self) -> bytes:
+        """The beginnings of words that files spell, with the mark behind which something is filled in."""
+        found: set[bytes] = set()
+        for module in self.project.modules.values():
+            found.update(_BEGINNING.findall(module.source.data))
+        return b" ".join(sorted(found))
 
     @cached_property
     def _opened(self) -> frozenset[Module]:

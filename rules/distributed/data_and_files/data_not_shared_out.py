@@ -27,7 +27,7 @@ from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.origins import calls_behind
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.training.gradients import handed_losses, losses, trained_through
+from validator.flow.queries.training.gradients import Trained, handed_losses, losses
 from validator.flow.queries.training.loaders import loaders_of
 from validator.project import Project
 from validator.rule import Rule
@@ -97,7 +97,7 @@ def _model_given(queries: Queries, loss: Place, batch: Place) -> Place | None:
     """The wrapped model that a batch goes into, through which a loss is trained."""
     model = None
     fed = False
-    for call in trained_through(queries, loss):
+    for call in queries.project.analysis(Trained).through(loss):
         given = [call.value_at(number) for number in call.value.args[1:]]
         fed = fed or call.unit is batch.unit and any(batch.number == p.number for each in given for p in each.parts)
         callee = call.operand(0).closed

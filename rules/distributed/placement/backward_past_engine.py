@@ -29,7 +29,7 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.origins import trail
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.training.gradients import losses, trained_through
+from validator.flow.queries.training.gradients import Trained, losses
 from validator.project import Project
 from validator.rule import Rule
 
@@ -41,10 +41,11 @@ _ACCELERATOR = "accelerate.Accelerator"
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
+    trained = project.analysis(Trained)
     for call, loss in losses(queries):
         if is_aside(call.unit.path) or _hands_over(queries, call.unit) or _is_for_inputs(queries, call.unit):
             continue
-        through = list(trained_through(queries, loss))
+        through = trained.through(loss)
         engine = next((model for each in through if (model := _engine(each)) is not None), None)
         if engine is None or any(each.method == "scale" for each in through):
             continue

@@ -27,7 +27,7 @@ from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.origins import passed_from, sources
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.ranks.random_draws import rows_of
-from validator.flow.queries.training.gradients import handed_losses, losses, trained_through
+from validator.flow.queries.training.gradients import Trained, handed_losses, losses
 from validator.project import Project
 from validator.rule import Rule
 
@@ -38,7 +38,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     told: set[Place] = set()
     for backward, loss in (*losses(queries), *handed_losses(queries)):
-        trained = [] if is_aside(backward.unit.path) else list(trained_through(queries, loss))
+        trained = () if is_aside(backward.unit.path) else project.analysis(Trained).through(loss)
         past = {call: found for call in trained if (found := _past(call)) is not None}
         units = {backward.unit, *(call.unit for call in past)} if past else set()
         if any("reduce" in call.method for unit in units for call in queries.calls_in(unit)):

@@ -24,7 +24,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from validator.analysis.commands.same_names import singular
@@ -65,14 +66,14 @@ class Swapped(NamedTuple):
 
 def check_project(project: Project) -> Iterator[Finding]:
     objects = project.analysis(Objects)
-    by_name: dict[str, list[list[str]]] = {}
+    by_name: dict[str, dict[tuple[str, ...], None]] = {}
     for function in project.functions():
         name = function.cls.name if function.cls is not None and function.name == "__init__" else function.name
-        by_name.setdefault(name, []).append(_params(function))
+        by_name.setdefault(name, {})[tuple(_params(function))] = None
     for cls in project.classes():
         if (params := objects.constructors.of(cls)) is not None and cls.find("__init__") is None:
-            by_name.setdefault(cls.name, []).append(_positional(params))
-    of_objects = [params for name in _CALLED for params in by_name.get(name, ())]
+            by_name.setdefault(cls.name, {})[tuple(_positional(params))] = None
+    of_objects = {params: None for name in _CALLED for params in by_name.get(name, ())}
     for function in project.functions():
         if is_test(function.path) or MEANT.search(function.qualname.lower()):
             continue
@@ -83,7 +84,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             name = call.receiver.rpartition(".")[2] if call.method == "remote" else call.method
             rows = by_name.get(name, of_objects)
             named = _with_keys(objects, function, call) if name in by_name else call
-            if not handed and not any(_misplaced(named, params) for params in rows):
+            names = _names(named)
+            if not handed and not any(_misplaced(named, params, names) for params in rows):
                 continue
             place = objects.call_at(function.module, call.at)
             if place is not None:
@@ -108,7 +110,8 @@ def _with_keys(objects: Objects, function: Method, call: Call) -> Call:
 def _checked(objects: Objects, function: Method, call: Call, place: Place) -> Iterator[Finding]:
     callee, seen = objects.run_for(place, call)
     reached = objects.reached_by(callee, place)
-    rows = [_misplaced(seen, _positional(each.params)) for each in reached.callees]
+    names = _names(seen)
+    rows = [_misplaced(seen, _positional(each.params), names) for each in reached.callees]
     if not rows or None in rows or len(set(rows)) != 1 or any(each.given for each in reached.callees):
         return
     if not reached.complete and len(callee.closed.objs - UNKNOWN.objs) > len(reached.callees):
@@ -130,8 +133,9 @@ def _is_of_another(objects: Objects, place: Place, target: Callee) -> bool:
     return isinstance(target.place, ClassDef) and any(target.place in objects.held(each).classes for each in owners)
 
 
-def _misplaced(call: Call, params: list[str]) -> Swapped | None:
-    return _swapped(_names(call), params) or _shifted(call, params)
+def _misplaced(call: Call, params: Sequence[str], names: list[str]) -> Swapped | None:
+    """Two of the names that a call passes by position which stand in each other's place, or one in another's."""
+    return (_swapped(names, params) or _shifted(call, params, names)) if any(names) else None
 
 
 def _report(function: Method, call: Call, name: str, callee: object, found: Swapped) -> Finding:
@@ -169,7 +173,7 @@ def _positional(params: tuple[Param, ...]) -> list[str]:
     return [p.name for p in params if p.kind in ("any", "pos")]
 
 
-def _swapped(names: list[str], params: list[str]) -> Swapped | None:
+def _swapped(names: list[str], params: Sequence[str]) -> Swapped | None:
     """Two arguments of which each bears the name of the parameter where the other one stands, or words of it that are
     words of no other parameter, and none of its own."""
     given = names[: len(params)]
@@ -207,19 +211,20 @@ def _tells(common: frozenset[str]) -> bool:
     return any(len(word) > 1 for word in common)
 
 
-def _are_alone(names: tuple[str, str], params: tuple[str, str], given: list[str], all_params: list[str]) -> bool:
+def _are_alone(names: tuple[str, str], params: tuple[str, str], given: list[str], all_params: Sequence[str]) -> bool:
     """Whether the words that tell two names apart, and that two parameters have, are those of no others."""
     shared = (words(names[0]) ^ words(names[1])) & (words(params[0]) | words(params[1]))
     others = [name for name in given if name not in names] + [name for name in all_params if name not in params]
     return not any(shared & words(name) for name in others)
 
 
-def _shifted(call: Call, params: list[str]) -> Swapped | None:
+def _shifted(call: Call, params: Sequence[str], names: list[str]) -> Swapped | None:
     """An argument that bears the name of one other parameter, which the call does not pass, behind arguments that bear
     the names of their own; or of one that the library fills before what it is given."""
-    names = _names(call)
+    if len(names) > len(params) or not any(name in params for name in names if name):
+        return None
     passed = {argument.keyword for argument in call.args}
-    if not passed.isdisjoint(("*", "**")) or len(names) > len(params):
+    if not passed.isdisjoint(("*", "**")):
         return None
     filled = [argument.kind for argument in call.positional]
     for here, name in enumerate(names):
@@ -235,6 +240,7 @@ def _shifted(call: Call, params: list[str]) -> Swapped | None:
     return None
 
 
+@cache
 def words(name: str) -> frozenset[str]:
     """The words of a name, in small letters, of one and of several alike."""
     return frozenset(singular(word.lower()) for word in _WORD.findall(name))

@@ -95,7 +95,9 @@ def are_alike(one: str, other: str) -> bool:
     shared, most = (first & second).total(), max(first.total(), second.total())
     if shared == most or shared > 1 and shared == most - 1:
         return one != other and not any(map(str.isdigit, (first - second) + (second - first)))
-    return SequenceMatcher(None, one, other).ratio() > _CLOSE and _letters(one) != _letters(other)
+    match = SequenceMatcher(None, one, other)
+    ratios = (match.real_quick_ratio, match.quick_ratio, match.ratio)  # the first two are bounds of the third
+    return all(ratio() > _CLOSE for ratio in ratios) and _letters(one) != _letters(other)
 
 
 def _letters(name: str) -> str:

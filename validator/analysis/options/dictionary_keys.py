@@ -83,13 +83,24 @@ class DictionaryKeys:
             key = _text(values[value.args[1]]) if value.op == "item" else ""
             if not is_telling(key) or not key.isidentifier() or key in self._told or key in self._grown:
                 continue
-            alike = [each for each in self._makers if is_telling(each) and are_alike(each, key)]
+            alike = self._alike(key)
             if (
                 alike
                 and not unspelled.may_be_formed(key)
                 and self._is_of_project(Place(self.flow, unit, number), key, alike)
             ):
                 yield Unput(Place(self.flow, unit, number), key, tuple(alike))
+
+    def _alike(self, key: str) -> list[str]:
+        """The keys that code puts which are like another."""
+        known = self._likenesses.get(key)
+        if known is None:
+            known = self._likenesses[key] = [each for each in self._makers if is_telling(each) and are_alike(each, key)]
+        return known
+
+    @cached_property
+    def _likenesses(self) -> dict[str, list[str]]:
+        return {}
 
     def _is_of_project(self, place: Place, key: str, alike: list[str]) -> bool:
         """Whether it is the project that fills a dictionary: a function that puts a key like it puts others that are

@@ -23,6 +23,7 @@ class Stores:
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
+        self._where: dict[str, list[Method]] = {}
 
     @cached_property
     def _writers(self) -> dict[str, list[Method]]:
@@ -46,7 +47,10 @@ class Stores:
 
     def writers(self, name: str) -> list[Method]:
         """The functions that store an attribute of that name."""
-        return self.where_they_stand(self._writers.get(name, []))
+        known = self._where.get(name)
+        if known is None:
+            known = self._where[name] = self.where_they_stand(self._writers.get(name, []))
+        return known
 
     def where_they_stand(self, methods: Iterable[Method]) -> list[Method]:
         """Functions, and instead of those that are parts of others these."""

@@ -207,6 +207,15 @@ class Unit:
         return tuple(dict.fromkeys(value.data for value in values)) if values and plain else None
 
     @cached_property
+    def stored(self) -> dict[str, tuple[int, ...]]:
+        """By attribute the instructions that store it."""
+        found: dict[str, tuple[int, ...]] = {}
+        for number, value in enumerate(self.code.values):
+            if value.op == "store_attr":
+                found[value.data] = (*found.get(value.data, ()), number)
+        return found
+
+    @cached_property
     def stored_globals(self) -> dict[int, str]:
         """By value the global variable in which it is stored here."""
         return {self.root(value.args[0]): value.data for value in self.code.values if value.op == "store_global"}

@@ -114,26 +114,23 @@ def stores(place: Place) -> Iterator[Place]:
     """What stores something in the attribute of the objects of which it is read."""
     owners = {o[1] for o in place.operand(0).closed.each if o[0] in ("inst", "self")}
     family = frozenset(each for cls in owners for each in cls.relatives)
-    for unit in place.flow.units(iter(place.flow.stores.writers(place.value.data))):
-        for number, value in enumerate(unit.code.values):
-            if value.op == "store_attr" and value.data == place.value.data:
-                store = Place(place.flow, unit, number)
-                objs = store.operand(0).closed.each
-                if any(o[0] in ("inst", "self") and o[1] in family for o in objs):
-                    yield store
+    for store in _storing(place):
+        if any(o[0] in ("inst", "self") and o[1] in family for o in store.operand(0).closed.each):
+            yield store
 
 
 def stores_on_namespace(place: Place) -> list[Place]:
     """What the program itself stores in the attribute of the namespace of options of which it is read."""
     owners = {o for o in place.operand(0).closed.each if o[0] == "made" and len(o) > 2}
-    found = []
-    for unit in place.flow.units(iter(place.flow.stores.writers(place.value.data))) if owners else ():
-        for number, value in enumerate(unit.code.values):
-            if value.op == "store_attr" and value.data == place.value.data:
-                store = Place(place.flow, unit, number)
-                if not owners.isdisjoint(store.operand(0).closed.each):
-                    found.append(store.operand(1))
-    return found
+    stores = _storing(place) if owners else ()
+    return [store.operand(1) for store in stores if not owners.isdisjoint(store.operand(0).closed.each)]
+
+
+def _storing(place: Place) -> Iterator[Place]:
+    """What stores an attribute of the name that is read, in whatever object."""
+    name = place.value.data
+    for unit in place.flow.units(iter(place.flow.stores.writers(name))):
+        yield from (Place(place.flow, unit, number) for number in unit.stored.get(name, ()))
 
 
 def _passed(place: Place) -> list[Place] | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.origins import sources
+from validator.project import Project
 
 # Instructions whose result has the gradients of all their operands.
 _THROUGH = frozenset({"binary", "unary", "phi", "item", "unpack", "tuple", "list", "dict", "collect", "next", "iter"})
@@ -40,19 +41,37 @@ def averages_gradients(queries: Queries, backward: Place) -> bool:
     return bool(backward.operations) or any(queries.named(*flow.models.gradients["averaging"]))
 
 
-def trained_through(queries: Queries, loss: Place) -> Iterator[Place]:
-    """The calls through which the gradient of a loss goes, in functions that give it back too."""
-    queue, seen = [loss.root], {(loss.unit, loss.root.number)}
-    for place in queue:
-        if place.value.op == "call":
-            if _is_cut(place):
-                continue
-            yield place
-        for before in _before(queries, place):
-            root = before.root
-            if (root.unit, root.number) not in seen:
-                seen.add((root.unit, root.number))
-                queue.append(root)
+class Trained:
+    """Answers for one project, kept: several rules ask for the same losses."""
+
+    def __init__(self, project: Project) -> None:
+        self.queries = project.analysis(Queries)
+        self._known: dict[Place, tuple[Place, ...]] = {}
+        self._steps: dict[Place, tuple[Place, ...]] = {}
+
+    def through(self, loss: Place) -> tuple[Place, ...]:
+        """The calls through which the gradient of a loss goes, in functions that give it back too."""
+        known = self._known.get(loss.root)
+        if known is None:
+            known = self._known[loss.root] = tuple(self._calls(loss.root))
+        return known
+
+    def _calls(self, loss: Place) -> Iterator[Place]:
+        queue, seen = [loss], {loss}
+        for place in queue:
+            if place.value.op == "call":
+                if _is_cut(place):
+                    continue
+                yield place
+            fresh = [root for root in dict.fromkeys(self._roots_before(place)) if root not in seen]
+            seen.update(fresh)
+            queue += fresh
+
+    def _roots_before(self, place: Place) -> tuple[Place, ...]:
+        known = self._steps.get(place)
+        if known is None:
+            known = self._steps[place] = tuple(before.root for before in _before(self.queries, place))
+        return known
 
 
 def _is_cut(call: Place) -> bool:
