@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 _PATIENCE = 40  # evaluations of one equation before its answers are joined
-_WAVERING = 5  # the same, counting only answers that take back what was said before
+_WAVERING = 10  # the same, counting only answers that take back what was said before
 _NESTED = 40  # equations that are evaluated inside each other before others wait; no influence on the solution
 
 Read = tuple[Hashable, Hashable]  # an unknown and a part of its answer

@@ -117,6 +117,13 @@ class Passed(NamedTuple):
         return next((value for index, value in self.bindings if index == position), None)
 
 
+class Calls(NamedTuple):
+    """What the calls of a unit pass, by the unit in which they stand, and what those do that probably run it."""
+
+    rows: dict[Unit, tuple[tuple[Passed, ...], tuple[Passed, ...]]]
+    waiting: bool = False  # whether it is not known yet of some unit what it calls
+
+
 class Makers(NamedTuple):
     """The units that make objects of the data classes of one name."""
 
@@ -125,12 +132,15 @@ class Makers(NamedTuple):
 
 EMPTY = Result((), NOT_YET, NOT_YET, {}, {}, {}, {}, {}, {})
 NO_MAKERS = Makers({})
+NO_CALLS = Calls({}, waiting=True)
 
 
 def grounded(answer: Any) -> Any:
     """An answer in which nothing is awaited any more: what has not come by now does not come."""
     if isinstance(answer, Val):
         return BOTTOM if answer is NOT_YET else answer
+    if isinstance(answer, Calls):
+        return answer._replace(waiting=False) if answer.waiting else answer
     if not isinstance(answer, Result) or not (answer.waiting or NOT_YET in (answer.returned, answer.yielded)):
         return answer
     known = tuple(map(grounded, answer.vals))
@@ -171,6 +181,8 @@ def joined(old: Any, new: Any) -> Any:
         return join2(old, new)
     if isinstance(new, Makers):
         return Makers(_by_key(old.units, new.units, _united))
+    if isinstance(new, Calls):
+        return new  # only what units say, whose answers are joined
     if len(old.vals) != len(new.vals):
         return new
     return new._replace(

@@ -13,7 +13,18 @@ from validator.flow.callgraph.callers import Callers
 from validator.flow.callgraph.guessed_receivers import GuessedReceivers
 from validator.flow.callgraph.name_index import Mentions, name_of
 from validator.flow.callgraph.wrappers import communicating
-from validator.flow.program.answers import EMPTY, NO_MAKERS, Answer, Makers, Passed, Result, grounded, joined, part_of
+from validator.flow.program.answers import (
+    EMPTY,
+    NO_CALLS,
+    NO_MAKERS,
+    Answer,
+    Makers,
+    Passed,
+    Result,
+    grounded,
+    joined,
+    part_of,
+)
 from validator.flow.program.circumstances import Circumstances
 from validator.flow.program.fields import Fields
 from validator.flow.program.parameters import Parameters
@@ -33,6 +44,7 @@ from validator.project import Project
 if TYPE_CHECKING:
     from validator.flow.evaluation import Evaluation
 
+_BOTTOMS: dict[str, Any] = {"unit": EMPTY, "makers": NO_MAKERS, "calls": NO_CALLS}
 _LAUNCHED = frozenset({"RANK", "LOCAL_RANK", "WORLD_SIZE"})  # what launchers tell processes
 
 
@@ -45,7 +57,7 @@ class Flow:
     where it is), `("state", name)` (as `p`: whether a library was set up), `("random", library)` (as `v`: how the
     random numbers of a library differ between ranks) a `Val` in closed form, that is without parameters;
     `("makers", name)` the `Makers` of the data classes of that name: of all at once, for where one is called `Config`
-    all others are.
+    all others are; `("calls", unit)` the `Calls` of a unit.
     """
 
     def __init__(self, project: Project) -> None:
@@ -58,8 +70,7 @@ class Flow:
             raise UsageError(f"cannot read a table of collectives: {error}") from error
 
         def bottom(key: Hashable) -> Any:
-            kind = key[0]  # type: ignore[index]
-            return EMPTY if kind == "unit" else NO_MAKERS if kind == "makers" else NOT_YET
+            return _BOTTOMS.get(key[0], NOT_YET)  # type: ignore[index]
 
         self._evaluations: dict[Unit, Transfer] = {}
         self.solver = Solver(self._equation, joined, bottom, part_of, grounded, self._let_go)
@@ -210,7 +221,9 @@ class Flow:
         evaluation = self._evaluation(key[1]) if key[0] == "unit" else None  # type: ignore[index]
         self._evaluating.append(evaluation)
         try:
-            return evaluation.run(news) if evaluation is not None else self._answer(key)
+            if evaluation is not None:
+                return evaluation.run(news)
+            return self.parameters.calls(key[1], news) if key[0] == "calls" else self._answer(key)  # type: ignore[index]
         finally:
             self._evaluating.pop()
 
@@ -226,6 +239,7 @@ class Flow:
             vars(evaluation.unit).pop("order", None)
             vars(evaluation).clear()
         self._evaluations.clear()
+        self.parameters.let_go()
 
     def _answer(self, key: Hashable) -> Any:
         assert isinstance(key, tuple)

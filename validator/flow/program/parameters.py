@@ -9,6 +9,7 @@ from validator.flow.annotations import declared
 from validator.flow.callgraph.sections import of_program
 from validator.flow.foreign import likely_rank
 from validator.flow.narrowing import kept_by
+from validator.flow.program.answers import Calls, Passed
 from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_test
 from validator.flow.values import BOTTOM, NOT_YET, UNKNOWN, Val, const, join, join2, join_origins
@@ -16,6 +17,7 @@ from validator.ir import Code
 
 if TYPE_CHECKING:
     from validator.flow.program.flow import Flow
+    from validator.flow.solver import Read
 
 
 class Parameters:
@@ -24,6 +26,29 @@ class Parameters:
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
         self._declared: dict[tuple[Unit, str], Val] = {}
+        self._calls: dict[Unit, dict[Unit, tuple[tuple[Passed, ...] | None, tuple[Passed, ...] | None]]] = {}
+
+    def calls(self, unit: Unit, news: frozenset[Read] | None) -> Calls:
+        """What the calls of a unit pass: a unit of which there is no news is not asked again."""
+        known = self._calls.get(unit)
+        if known is None or news is None:
+            callers = self.flow.callers(unit)
+            if not is_test(unit.path):  # what tests pass, stand-ins and all, is not what the program has
+                callers = tuple(each for each in callers if not is_test(each.path)) or callers
+            known = self._calls[unit] = dict.fromkeys(callers, (None, None))
+            asked = callers
+        else:
+            asked = tuple({key[1]: None for key, _ in news if key[0] == "unit"})  # type: ignore[index]
+        for caller in asked:
+            known[caller] = self.flow.passed(caller, unit), self.flow.guessed_to(caller, unit)
+        return Calls(
+            {caller: (passed or (), guessed or ()) for caller, (passed, guessed) in known.items() if passed or guessed},
+            any(passed is None or guessed is None for passed, guessed in known.values()),
+        )
+
+    def let_go(self) -> None:
+        """Drop what is only of use while equations are evaluated again."""
+        self._calls.clear()
 
     def argument(self, unit: Unit, position: int) -> Val:
         """What callers pass for a parameter, in closed form; BOTTOM where a call may be meant, none is known."""
@@ -33,18 +58,15 @@ class Parameters:
         found = [UNKNOWN.with_causes(v=data())] if self.is_batch(unit, position) else []
         if not self.flow.calls_by_name.is_spoken_of(unit):
             return join(found) if found else UNKNOWN
-        callers = self.flow.callers(unit)
-        if not is_test(unit.path):  # what tests pass, stand-ins and all, is not what the program has
-            callers = tuple(each for each in callers if not is_test(each.path)) or callers
-        for caller in callers:
-            rows, guessed = self.flow.passed(caller, unit), self.flow.guessed_to(caller, unit)
-            if rows is None or guessed is None:
-                found.append(NOT_YET)
-            for passed in guessed or ():
+        calls: Calls = self.flow.part(("calls", unit), None)
+        if calls.waiting:
+            found.append(NOT_YET)
+        for caller, (rows, guessed) in calls.rows.items():
+            for passed in guessed:
                 value = passed.argument(position)
                 value = self.default(unit, name) if value is None else self.flow.close(value, caller)
                 found.append(_guess(value) if value is not NOT_YET else value)
-            for passed in rows or ():
+            for passed in rows:
                 value = passed.argument(position)
                 if value is None:
                     value = self.default(unit, name)
