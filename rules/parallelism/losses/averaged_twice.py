@@ -24,7 +24,7 @@ from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.origins import returned
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.values.shares import counts_ranks
-from validator.flow.queries.values.sums import KEEPING, quotient, summed
+from validator.flow.queries.values.sums import KEEPING, averaged, quotient, summed
 from validator.project import Project
 from validator.rule import Rule
 
@@ -46,10 +46,12 @@ def _mean_behind(value: Place) -> Place | None:
     seen: set[Place] = set()
     queue: list[tuple[Place, Place | None]] = [(value, None)]  # with the call that gave it
     for place, call in queue:
-        place = place.root if place.value.op != "mut" else place
+        place = place if place.value.op in ("mut", "phi") else place.root
         if place in seen:
             continue
         seen.add(place)
+        if (mean := averaged(place)) is not None:
+            return mean
         parts = quotient(place)
         if parts is not None and counts_ranks(parts[1]):
             if any(summed(parts[0])) and (call is None or _is_reached(place, call)):
@@ -118,13 +120,27 @@ def loss(targets, errors):
     weight = {value}.item() / float(size){mark}
     return errors.sum() / weight
 """
+_LOGGED = """\
+import torch
+import torch.distributed as dist
+
+
+def log(losses, steps):
+    mean = torch.tensor(sum(losses) / steps)
+    if dist.is_available() and dist.is_initialized():
+        dist.all_reduce(mean, op=dist.ReduceOp.{operation})
+    mean = mean.item() / dist.get_world_size(){mark}
+    print(mean)
+"""
 
 INCORRECT = (
+    _LOGGED.format(operation="AVG", mark="  # error: MP431"),
     _LOSS.format(average=True, value="reduce_sum(targets.sum())", mark="  # error: MP431"),
     _LOSS.format(average=False, value="reduce_sum(targets.sum(), average=True)", mark="  # error: MP431"),
 )
 
 CORRECT = (
+    _LOGGED.format(operation="SUM", mark=""),
     _LOSS.format(average=False, value="reduce_sum(targets.sum())", mark=""),
     _LOSS.format(average=True, value="reduce_sum(targets.sum(), average=False)", mark=""),
     _LOSS.format(average=True, value="(size * reduce_sum(targets.sum()))", mark=""),

@@ -89,7 +89,13 @@ if __name__ == "__main__":
 """
 _APART = "set_seed(7, offset=dist.get_rank())"
 
-INCORRECT = [_PROGRAM.replace("{before}", f"{_APART}  # error: MP435").replace("{after}", "pass")]
+INCORRECT = [
+    _PROGRAM.replace("{before}", f"{_APART}  # error: MP435").replace("{after}", "pass"),
+    # an object of the program's own has something under the name of a tensor's data
+    _PROGRAM.replace("{before}", f"{_APART}  # error: MP435")
+    .replace("{after}", "rows = Rows(batches)")
+    .replace("def set_seed", "class Rows:\n    def __init__(self, data):\n        self.data = data\n\ndef set_seed"),
+]
 
 CORRECT = [
     _PROGRAM.replace("{before}", "set_seed(7)").replace("{after}", _APART),

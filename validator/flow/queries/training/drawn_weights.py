@@ -8,6 +8,7 @@ from typing import NamedTuple
 from validator.domains.axes import WHOLE
 from validator.domains.spmd import only
 from validator.flow.calls.groups import axes_in
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.ranks.random_draws import Seed, Seeds
@@ -66,13 +67,18 @@ def _reduced_alone(models: UnreducedModels, made: Place, optimizer: Place) -> Pl
     found: Place | None = None
     for program in models.programs_of(made.unit):
         reducing = [call for call in program.calls if _reduces(models, call)]
-        stores = (each for unit in program.units for each in models.queries.values(unit, "store_attr"))
-        if not reducing or any(store.value.data == "data" for store in stores):
+        if not reducing or any(_replaces_tensors(models, unit) for unit in program.units):
             return None
         if any(_may_share(program, call, made, optimizer, reducing) for call in program.calls):
             return None
         found = found or reducing[0]
     return found if made not in models.wrapped_somewhere else None
+
+
+def _replaces_tensors(models: UnreducedModels, unit: Unit) -> bool:
+    """Whether a function gives a tensor other data: `parameter.data = …`; not its own object, as `self.data = …`."""
+    stores = (each for each in models.queries.values(unit, "store_attr") if each.value.data == "data")
+    return any(not unit.is_receiver(store.operand(0).root.number) for store in stores)
 
 
 def _reduces(models: UnreducedModels, call: Place) -> bool:

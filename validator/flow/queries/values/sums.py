@@ -11,6 +11,7 @@ from validator.flow.queries.base import Place
 KEEPING = frozenset({
     "item", "float", "cpu", "cuda", "clone", "detach", "to", "view", "squeeze", "clamp", "clamp_min", "clip",
 })  # fmt: skip
+_OPERATIONS = ("ReduceOp", "reduce_op")  # the enumeration of PyTorch, and its old name
 DIVIDING = frozenset({"div", "div_", "true_divide", "true_divide_"})
 
 
@@ -57,10 +58,27 @@ def factors(product: Place) -> list[Place]:
 
 def is_sum(operation: Place | None) -> bool:
     """Whether the operation that a collective is given, or has by itself, is a sum."""
-    if operation is None:
-        return True
-    told = operation.closed
-    return told.constant() == "sum" or any(str(o[1]).endswith("ReduceOp.SUM") for o in told.of("ext"))
+    return operation is None or _is_operation(operation, "sum")
+
+
+def averaged(place: Place) -> Place | None:
+    """The collective by which a value has become a mean over ranks: in place, or what it gives back."""
+    call = place.operand(1) if place.value.op == "mut" else place
+    row = next((o.row for o in call.operations), None) if call.value.op == "call" else None
+    operation = call.argument(*row.operation) if row is not None and row.operation is not None else None
+    if row is None or operation is None or not _is_operation(operation, "avg", "mean"):
+        return None
+    tensor = call.argument(*row.equal) if row.equal is not None else None
+    is_changed = tensor is not None and tensor.number == place.value.args[0]
+    return call if place.value.op == "call" or is_changed else None
+
+
+def _is_operation(given: Place, *names: str) -> bool:
+    """Whether what a collective is given says one of some operations: `"mean"`, `ReduceOp.AVG`."""
+    told = given.closed
+    paths = [str(o[1]).rpartition(".") for o in told.of("ext")]
+    members = {name.lower() for owner, _, name in paths if owner.rpartition(".")[2] in _OPERATIONS}
+    return told.constant() in names or not members.isdisjoint(names)
 
 
 def spanned(call: Place) -> tuple[Axes, bool]:
