@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from validator.definitions import ClassDef, External, Method, Missing, Module, Symbol, Unknown, Value
 from validator.facts.model import Call, Guard, Import
 from validator.files import naming
+from validator.files.programs import mark_programs
 from validator.models.members.public_names import LIBRARIES
 from validator.source import SourceFile
 
@@ -38,6 +39,8 @@ class Project:
     def __init__(self, files: Iterable[SourceFile], config: Any = None) -> None:
         naming.forget()
         self.config = config
+        files = list(files)
+        mark_programs(f for f in files if f.facts.language == "python")
         self.files: dict[str, SourceFile] = {f.path: f for f in files}
         code = [f for f in self.files.values() if f.facts.language == "python"]
         self.finder = naming.Finder(f.absolute for f in code)

@@ -124,3 +124,30 @@ def test_what_silences(kind: str, text: str, silent: bool) -> None:
 )  # fmt: skip
 def test_what_is_a_test(path: str, test: bool) -> None:
     assert is_test(path) is test
+
+
+_PROGRAM = "import argparse\n\n\ndef main():\n    argparse.ArgumentParser().parse_args()\n"
+_STARTED = '\n\nif __name__ == "__main__":\n    main()\n'
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "test"),
+    [
+        ("tools/test_net.py", _PROGRAM + _STARTED, False),
+        # its steps are called so, too: it calls them itself
+        ("tools/test_net.py", _PROGRAM + "    test_epoch(1)\n\n\ndef test_epoch(net):\n    pass\n" + _STARTED, False),
+        # a part of the program, that it imports
+        ("nets/test_time_flip.py", "def flip(image):\n    return image\n", False),
+        ("nets/test_helpers.py", "def flip(image):\n    return image\n", True),
+        # pytest finds something in these
+        ("tools/test_net.py", _PROGRAM + "\n\ndef test_main():\n    main()\n" + _STARTED, True),
+        ("tools/test_net.py", "import pytest\n" + _PROGRAM + _STARTED, True),
+        ("tools/test_net.py", _PROGRAM + "\n\nclass TestNet:\n    def test_it(self):\n        pass\n" + _STARTED, True),
+        ("tests/test_net.py", _PROGRAM + _STARTED, True),
+        ("test_net.py", "print(1)\n", True),
+    ],
+)
+def test_programs_called_as_tests_are(path: str, text: str, test: bool) -> None:
+    files = {path: text, "train.py": "from nets.test_time_flip import flip\n\nflip(1)\n"}
+    project = Project([SourceFile(name, f"/nowhere/{name}", text.encode()) for name, text in files.items()])
+    assert is_test(next(each for each in project.files if each == path)) is test

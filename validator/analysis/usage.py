@@ -15,6 +15,7 @@ from validator.analysis.interfaces.unspelled import Unspelled
 from validator.analysis.known_calls import KnownCalls
 from validator.definitions import PLAIN_BASES, ClassDef, External, Method, Module, Symbol, Value
 from validator.files.naming import is_installed
+from validator.files.programs import COMMAND_LINE
 from validator.finding import Severity
 from validator.flow import Flow
 from validator.flow.callgraph.name_index import words_of
@@ -46,7 +47,6 @@ _OWN = frozenset({"inst", "self", "class"})
 _OTHERS = frozenset({"const", "ext", "tuple", "seq", "dict", "module", "unit", "bound", "tensor", "str"})
 # Modules whose objects are what they were made as, and hand nothing on to what they were given.
 _PLAIN_MODULES = frozenset({"collections", "datetime", "io", "logging", "os", "pathlib", "re", "string", "time"})
-_COMMAND_LINE = (b"argparse", b"argv", b"click", b"fire", b"tyro", b"absl", b"hydra", b"HfArgumentParser", b"typer")
 
 
 class Idle(NamedTuple):
@@ -283,7 +283,7 @@ class Usage:
         module, values = unit.module, unit.code.values
         own = _under_main(unit)
         name = module.name.rpartition(".")[2]
-        if not own or name in self.names.in_files or any(word in module.source.data for word in _COMMAND_LINE):
+        if not own or name in self.names.in_files or any(word in module.source.data for word in COMMAND_LINE):
             return frozenset()
         called = (values[value.args[0]] for value in values if value.op == "call" and value.block in own)
         if any(each.op == "closure" and not each.data.endswith(".<class>") for each in called):

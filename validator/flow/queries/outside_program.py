@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 
+from validator.files.programs import ProgramPath, is_called_test, is_in_tests
+
 # Not `scripts`, `tools` and `examples`: many projects keep the programs there that people train with.
 _FOLDERS = frozenset({
     "benchmark", "benchmarks", "bench", "demo", "demos", "doc", "docs", "tutorial", "tutorials", "notebooks",
     "manim_animations", "ci", "docker", "legacy", "third_party",
 })  # fmt: skip
 _BY_HAND = frozenset({"example", "examples", "script", "scripts", "tool", "tools"})
-_TESTS = frozenset({"test", "tests", "testing", "unit_tests", "functional_tests"})
 
 _FOREIGN = frozenset(
     {"third_party", "thirdparty", "vendor", "vendored", "_vendor", "3rdparty", "external", "externals"}
@@ -23,21 +24,26 @@ def is_foreign(path: str) -> bool:
     return not _FOREIGN.isdisjoint(path.split("/")[:-1])
 
 
-@cache
 def is_aside(path: str) -> bool:
     """Whether a file is a test, a demonstration, a benchmark or somebody else's code."""
-    *folders, name = path.split("/")
-    return not _FOLDERS.isdisjoint(folders) or name == "setup.py" or is_test(path)
+    return _is_shown(path) or is_test(path)
 
 
-@cache
 def is_by_hand(path: str) -> bool:
     """Whether a file is one of `is_aside`, or of those that somebody runs by hand on files of their own."""
     return not _BY_HAND.isdisjoint(path.split("/")[:-1]) or is_aside(path)
 
 
-@cache
 def is_test(path: str) -> bool:
-    """Whether a file belongs to the tests of a project."""
+    """Whether a file belongs to the tests of a project. A program of this name is not one (`mark_programs`)."""
+    return _is_in_tests(path) or (_is_called_test(path) and not isinstance(path, ProgramPath))
+
+
+@cache
+def _is_shown(path: str) -> bool:
     *folders, name = path.split("/")
-    return not _TESTS.isdisjoint(folders) or name.startswith(("test_", "conftest")) or name.endswith("_test.py")
+    return not _FOLDERS.isdisjoint(folders) or name == "setup.py"
+
+
+_is_in_tests = cache(is_in_tests)
+_is_called_test = cache(is_called_test)
