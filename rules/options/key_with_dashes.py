@@ -4,7 +4,8 @@ What it does
     Where code lays a section of a configuration file over the options of a command line, key by key
     (`parser.set_defaults(**config)`, `setattr(args, key, value)`, `vars(args).update(config)`), reports the keys that
     no option has as its name, but with underscores for the dashes. Where no text, option or script names the file, most
-    of its keys must be options. Silent where code looks such a key up by a text.
+    of its keys must be options. Silent where code looks such a key up by a text, and where it gives
+    the options, or what it read, other names than the file has.
 
 Why is this bad
     argparse calls the option `--weight-decay` `weight_decay`. A key with dashes makes an attribute that nobody can
@@ -23,6 +24,7 @@ from validator.analysis.options.composed import Compositions, Node
 from validator.analysis.options.laid_over import LaidOver, laid_over
 from validator.analysis.options.parsers import Parser
 from validator.analysis.options.sections import Sections
+from validator.analysis.options.set_anew import SetAnew
 from validator.finding import Finding, Related
 from validator.flow.queries.outside_program import is_test
 from validator.flow.values import Obj
@@ -40,8 +42,11 @@ def check_project(project: Project) -> Iterator[Finding]:
         return
     seen: set[tuple[str, tuple[int, ...]]] = set()
     for laid in laid_over(project):
+        if any(anew.renames for anew in project.analysis(SetAnew).of_options(laid.parsers)):
+            continue
         for o in laid.section.closed.of("section"):
-            for node, known in _nodes(project, o, laid.parsers):
+            renamed = any(anew.renames for anew in project.analysis(SetAnew).of_section(o))
+            for node, known in _nodes(project, o, laid.parsers) if not renamed else ():
                 for key, child in node.children.items():
                     if _is_lost(project, key, laid.parsers) and (child.path, child.at) not in seen:
                         seen.add((child.path, child.at))
@@ -122,6 +127,9 @@ port: 80
 """
 _DEFAULTS = "parser.set_defaults(**config)\nargs = parser.parse_args(rest)"
 _EACH = "args = known\nfor key, value in config.items():\n    setattr(args, {key}, value)"
+_LATER = "\nfor key, value in list(vars(args).items()):\n    setattr(args, key.replace('-', '_'), value)"
+_REBUILT = '\nargs = argparse.Namespace(**{key.replace("-", "_"): value for key, value in vars(args).items()})'
+_BEFORE = "for key in list(config):\n    config[key.replace('-', '_')] = config.pop(key)\n"
 _MARK = "  # error: MP324"
 
 INCORRECT = (
@@ -133,4 +141,8 @@ CORRECT = (
     _PROGRAM.format(laid=_DEFAULTS, decay="weight_decay", mark=""),
     _PROGRAM.format(laid=_EACH.format(key='key.replace("-", "_")'), decay="weight-decay", mark=""),
     _PROGRAM.format(laid=_DEFAULTS + '\nprint(getattr(args, "weight-decay"))', decay="weight-decay", mark=""),
+    # the names are mended once all is laid, or before
+    _PROGRAM.format(laid=_EACH.format(key="key") + _LATER, decay="weight-decay", mark=""),
+    _PROGRAM.format(laid=_EACH.format(key="key") + _REBUILT, decay="weight-decay", mark=""),
+    _PROGRAM.format(laid=_BEFORE + _EACH.format(key="key"), decay="weight-decay", mark=""),
 )

@@ -10,8 +10,9 @@ What it does
     function of the project unpacks such sections, and what is named is an optimizer, or takes a number there. Where
     no text, option or script names the file, most of its keys must be options, or be
     read there, and nothing else in the project may read YAML.
-    Silent where code makes a number of something of that name (`float(config["lr"])`) or of every value, for models of
-    pydantic, and for `set_defaults(**config)`, whose texts argparse reads as it reads those of the command line.
+    Silent where code makes a number of something of that name (`float(config["lr"])`) or of every value, before or
+    after it is laid over something, in `__post_init__` too; for models of pydantic; and for `set_defaults(**config)`,
+    whose texts argparse reads as it reads those of the command line.
 
 Why is this bad
     `yaml.safe_load` gives `"4e-5"`. The first computation raises TypeError, after the models were loaded; what is only
@@ -31,15 +32,15 @@ from typing import NamedTuple
 
 from validator.analysis.named import Named
 from validator.analysis.options.exponents import Exponent, Exponents
-from validator.analysis.options.laid_over import laid_over
+from validator.analysis.options.laid_over import LaidOver, laid_over
 from validator.analysis.options.option import Option
 from validator.analysis.options.parsers import Options
+from validator.analysis.options.set_anew import SetAnew, attribute_set, is_made
 from validator.definitions import ClassDef, Method
 from validator.facts.model import At
 from validator.finding import Finding, Related
 from validator.flow import Flow
 from validator.flow.callgraph.receivers import meeting
-from validator.flow.callgraph.spelled_arguments import origins
 from validator.flow.constructors import Constructors
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
@@ -99,9 +100,17 @@ def _of_options(project: Project, exponents: Exponents) -> Iterator[_Use]:
             for o in laid.section.closed.of("section"):
                 for option in filter(_is_number, parser.options):
                     texts, known = exponents.read(o, option.dest)
-                    for text in texts:
-                        if (known or _is_most(text, names)) and not _makes_number(laid.value, option.dest):
+                    made = _is_made(project, laid, o, option.dest) if texts else True
+                    for text in texts if not made else ():
+                        if known or _is_most(text, names):
                             yield _of_option(text, option, laid.call, known)
+
+
+def _is_made(project: Project, laid: LaidOver, o: Obj, name: str) -> bool:
+    """Whether a number is made of a value before it is set, or after that, as of each."""
+    set_anew = project.analysis(SetAnew)
+    anew = (*set_anew.of_options(laid.parsers), *set_anew.of_section(o))
+    return (laid.value is not None and is_made(laid.value, name)) or any(each.makes(name) for each in anew)
 
 
 def _is_number(option: Option) -> bool:
@@ -113,23 +122,6 @@ def _is_most(text: Exponent, names: Collection[str]) -> bool:
     """Whether most keys at the top of the file have one of some names."""
     keys = [each.path[0] for each in text.source.facts.extra["settings"].settings if len(each.path) == 1]
     return 2 * sum(key in names for key in keys) > len(keys)
-
-
-def _makes_number(value: Place | None, name: str) -> bool:
-    """Whether a number is made of a value before it is set: of each, or where the key has that name."""
-    if value is None:
-        return False
-    held = value.root
-    before = (
-        [value.value_at(number) for number in origins(value.unit, held.number)] if held.value.op == "phi" else [held]
-    )
-    for each in before:
-        if each.root.value.op == "call":
-            said = [part.value.data for test in each.tests_inside for part in test.parts if part.value.op == "const"]
-            texts = [each for each in said if isinstance(each, str)]
-            if not texts or name in texts:
-                return True
-    return False
 
 
 def _of_option(text: Exponent, option: Option, call: Place, known: bool) -> _Use:
@@ -147,6 +139,8 @@ def _of_reads(project: Project, exponents: Exponents) -> Iterator[_Use]:
     for read, name, o in reads:
         user = next((each for each in read.users if _computes(each, read)), None)
         texts, known = exponents.read(o, name) if user is not None else ([], False)
+        if texts and any(anew.makes(name) for anew in project.analysis(SetAnew).of_section(o)):
+            continue
         for text in texts:
             if user is not None and (known or _is_most(text, asked[o[1]])):
                 why = f"`{user.unit.text(user.value.at)}`{user.where} takes it for a number"
@@ -192,13 +186,23 @@ def _of_fields(project: Project, exponents: Exponents) -> Iterator[_Use]:
     parsed = _parsed(project) if exponents.is_plain else frozenset()
     for fills in project.analysis(Filled).all if exponents.is_plain else ():
         for fill in fills:
-            for setting, field in fill.fields if not fill.schema.is_strict else ():
+            open_ = not fill.schema.is_strict and not _makes_fields(project, fill.schema.cls)
+            for setting, field in fill.fields if open_ else ():
                 path = fill.schema.cls.path
                 text = exponents.all.get((fill.section.path, *setting.at[:2]))
                 is_number = not _NUMBERS.isdisjoint(_WORDS.findall(field.annotation))
                 if text is not None and is_number and (fill.declared or (path, field.at) in parsed):
                     why = f"sets `{fill.schema.cls.name}.{field.name}`, which is `{field.annotation}`"
                     yield _Use(text, why, Related(path, field.at[0], "the field"), fill.declared)
+
+
+def _makes_fields(project: Project, cls: ClassDef) -> bool:
+    """Whether a class makes something else of the values of its fields, one like the other, once they are set."""
+    method = cls.find("__post_init__")
+    unit = project.analysis(Flow).unit_of(method) if isinstance(method, Method) else None
+    calls = project.analysis(Queries).calls_in(unit) if unit is not None else ()
+    stores = (attribute_set(call) for call in calls if call.method in ("setattr", "__setattr__"))
+    return any(store is not None and store[1].value.root.value.op == "call" for store in stores)
 
 
 def _parsed(project: Project) -> frozenset[tuple[str, At]]:
@@ -292,6 +296,16 @@ run: 3e7
 _EACH = "for key, value in config.items():\n        {converted}setattr(args, key, value)"
 _LR = 'if key == "lr":\n            value = float(value)\n        '
 _ALL = "if isinstance(value, str):\n            value = float(value)\n        "
+
+_LATER = """
+    for key, value in vars(args).items():
+        if key != "config" and isinstance(value, str):
+            setattr(args, key, float(value))"""
+_AS_TYPES = """
+    for action in parser._actions:
+        if action.type is not None and isinstance(getattr(args, action.dest, None), str):
+            setattr(args, action.dest, action.type(getattr(args, action.dest)))"""
+_BEFORE = "for key, value in config.items():\n        if key != 'run':\n            config[key] = float(value)\n    "
 
 _READS = """# file: rl/__init__.py
 # file: rl/train.py
@@ -416,6 +430,54 @@ CORRECT = (
     _OPTIONS.format(more="", laid=_EACH.format(converted=_ALL), first="", second=""),
     _OPTIONS.format(more="", laid="parser.set_defaults(**config)\n    args = parser.parse_args()", first="", second=""),
     _OPTIONS.format(more="\nfrom omegaconf import OmegaConf", laid=_EACH.format(converted=""), first="", second=""),
+    # numbers are made of all options once they are laid, as of the texts of the command line, or before
+    _OPTIONS.format(more="", laid=_EACH.format(converted="") + _LATER, first="", second=""),
+    _OPTIONS.format(more="", laid=_EACH.format(converted="") + _AS_TYPES, first="", second=""),
+    _OPTIONS.format(more="", laid=_BEFORE + _EACH.format(converted=""), first="", second=""),
+    """# file: train.py
+from dataclasses import dataclass
+
+import yaml
+
+
+@dataclass
+class Schedule:
+    rate: float = 1e-4
+    warmup: int = 10
+
+    def __post_init__(self):
+        for name, kind in self.__annotations__.items():
+            setattr(self, name, kind(getattr(self, name)))
+
+
+def number(value):
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return value
+
+
+def mend(part):
+    for key, value in part.items():
+        if isinstance(value, dict):
+            mend(value)
+        else:
+            part[key] = number(value)
+
+
+with open("conf.yaml") as file:
+    schedule = Schedule(**yaml.safe_load(file))
+with open("optim.yaml") as file:
+    config = yaml.safe_load(file)
+mend(config)
+print(schedule.rate * 0.5, config["adamw"]["lr"] * 0.1)
+# file: conf.yaml
+rate: 1e-3
+warmup: 30
+# file: optim.yaml
+adamw:
+  lr: 1e-3
+""",
     _MADE.format(more="options = {key: typed(value) for key, value in options.items()}", mark=""),
     _READS.format(plus="", lr="1.0e-5", eps="1e-8", warmup="1000", limit="2.0e+6"),
     _PARSED.format(how="parse_args_into_dataclasses()", mark=""),

@@ -109,5 +109,14 @@ class Exponents:
     @cached_property
     def converted(self) -> frozenset[str]:
         """The names of keys and attributes of which code makes numbers somewhere: `float(config["lr"])`."""
-        calls = self.queries.called_in_program(_CONVERTING)
-        return frozenset(word for call in calls if len(call.value.args) > 1 for word in call.operand(1).words)
+        calls = self.queries.called_in_program(_CONVERTING | {"map"})
+        given = (_given(call) for call in calls)
+        return frozenset(word for place in given if place is not None for word in place.words)
+
+
+def _given(call: Place) -> Place | None:
+    """What a call makes a number of: `float(x)`, `map(float, [x, y])`."""
+    count = len(call.value.args)
+    if call.method != "map":
+        return call.operand(1) if count > 1 else None
+    return call.operand(2) if count > 2 and call.operand(1).root.value.data in _CONVERTING else None
