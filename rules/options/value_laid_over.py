@@ -3,7 +3,8 @@
 What it does
     Reads `defaults` lists of Hydra in which `_self_` stands before other files, and reports a value that the file sets
     itself, under a key to which every file that may be chosen there gives another one. Silent where one of the files
-    leaves the key out, says the same or `???`, or cannot be found.
+    leaves the key out, says the same or `???`, or cannot be found, where some file, script or text of the code chooses
+    none (`override /optim: null`, `~optim`), and where code puts more choices into the group (`ConfigStore`).
 
 Why is this bad
     What stands behind `_self_` is laid over the file. The value that its reader sees is never the one that trains.
@@ -33,10 +34,13 @@ def check_project(project: Project) -> Iterator[Finding]:
     for path, (source, settings) in compositions.files.items() if compositions.programs else ():
         if is_test(source.path) or settings.get("defaults") is None:
             continue
-        for nodes in compositions.laid_after(path):
-            for keys, own in _values(compositions.tree(path), ()):
-                others = [found for node in nodes if (found := node.find(keys)) is not None]
-                if len(others) == len(nodes) and all(_replaces(other, own) for other in others):
+        laid = list(compositions.laid_after(path))
+        for keys, own in _values(compositions.tree(path), ()):
+            found = [[other for node in nodes if (other := node.find(keys)) is not None] for nodes in laid]
+            if any(not _replaces(other, own) for others in found for other in others):
+                continue
+            for nodes, others in zip(laid, found, strict=True):
+                if len(others) == len(nodes):
                     yield _report(keys, own, others)
 
 
@@ -103,6 +107,8 @@ lr: 1.0e-5
 """
 _LION = "betas: [0.95, 0.98]"
 
+_BEHIND = _FILES.format(first="- _self_", last="", mark="", lion=_LION)
+
 INCORRECT = (_FILES.format(first="- _self_", last="", mark="# error: MP323", lion=_LION),)
 
 CORRECT = (
@@ -113,4 +119,16 @@ CORRECT = (
     .replace(_LION, ""),
     # which is what `???` does
     _FILES.format(first="- _self_", last="", mark="", lion="betas: ???").replace("lr: 1.0e-5", "lr: ???"),
+    # somebody chooses none: the values are for that
+    _BEHIND + "# file: run.sh\npython train.py optim=null\n",
+    _BEHIND + "# file: run.sh\npython train.py ~optim\n",
+    _BEHIND + "# file: conf/plain.yaml\ndefaults:\n  - config\n  - override optim: null\n  - _self_\nsteps: 20\n",
+    # code puts another choice beside the files; a file that stands behind gives it back
+    _BEHIND.replace(
+        "\n\n\n@hydra",
+        "\nfrom hydra.core.config_store import ConfigStore\n\n"
+        "ConfigStore.instance().store(group='optim', name='plain', node={'eps': 1e-8})\n\n\n@hydra",
+    ),
+    _BEHIND.replace("- optim: adamw\n", "- optim: adamw\n  - size: small\n")
+    + "# file: conf/size/small.yaml\n# @package _global_\noptim:\n  lr: 2.0e-4\n  betas: [0.9, 0.95]\n",
 )

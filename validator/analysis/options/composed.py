@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from validator.analysis.commands.fields import Field
-from validator.analysis.commands.launch import Launch, arguments_of
+from validator.analysis.commands.launch import Launch, Launches, arguments_of
 from validator.analysis.options.loaded import LoadedFiles
 from validator.facts.config_files import MAPPING, Scalar, Setting, Settings
 from validator.facts.model import At
@@ -277,13 +277,33 @@ class Compositions:
 
     def laid_after(self, path: str) -> Iterator[list[Node]]:
         """What a file's `defaults` lay over the file itself, behind `_self_`: for each of them the configuration that
-        every file gives which may be chosen; nothing of one that cannot be found or followed."""
+        every file gives which may be chosen; nothing of one that cannot be found or followed, out of whose group
+        somebody chooses none, or into whose group code puts more."""
         defaults = list(_Composer._defaults(self.files[path][1]))
         own = next((index for index, each in enumerate(defaults) if each.option == "_self_"), len(defaults))
         for each in defaults[own + 1 :]:
             nodes = [self._alone(path, each, option) for option in self._options(path, each)]
-            if nodes and not each.overrides and not any(_is_open(node) for node in nodes):
+            followed = nodes and not each.overrides and not any(_is_open(node) for node in nodes)
+            if followed and each.group.strip("/") not in self._left_out and not self._is_stored(each.group.strip("/")):
                 yield nodes
+
+    @cached_property
+    def _left_out(self) -> frozenset[str]:
+        """The groups out of which some file, command line or text of the code chooses nothing: `override /optim: null`,
+        `optim=null`, `~optim`."""
+        defaults = (each for _, settings in self.files.values() for each in _Composer._defaults(settings))
+        groups = {each.group for each in defaults if not each.same_group and each.option in _NOTHING}
+        words = {each.text for launch in self.project.analysis(Launches).all for each in arguments_of(launch)}
+        for word in words.union(*(module.facts.texts for module in self.project.modules.values())):
+            group, sign, option = word.partition("=")
+            if word.startswith("~") or sign and option in _NOTHING:
+                groups.add(group.lstrip("~+").partition("@")[0])
+        return frozenset(group.strip("/") for group in groups)
+
+    def _is_stored(self, group: str) -> bool:
+        """Whether code may put more into a group, for `ConfigStore`: `store(group="optim", name=…)`."""
+        given = (call.keyword("group") for _, call in self.project.calls("store"))
+        return any(each is not None and (each.kind != "const" or each.value.strip("'\"") == group) for each in given)
 
     def _alone(self, path: str, each: _Default, option: str) -> Node:
         root = Node()
