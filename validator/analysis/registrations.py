@@ -6,10 +6,12 @@ class Linear: ...
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from validator.analysis.beside import Beside
 from validator.definitions import ClassDef, Module
 from validator.definitions import Value as Variable
 from validator.facts.model import At
@@ -20,6 +22,8 @@ from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_by_hand, is_test
 from validator.project import Project
 
+_WORDS = re.compile(rb"\w+")
+
 Table = Variable | ClassDef  # a variable of a file that is a table, or an object, or a class, that keeps one
 
 # What imports a file whose name it is given, or runs it: Python's own, and those that make what a configuration names.
@@ -27,7 +31,8 @@ _IMPORTING = frozenset({
     "import_module", "__import__", "exec", "iter_modules", "walk_packages", "spec_from_file_location", "exec_module",
     "load_module", "run_module", "run_path", "entry_points", "iter_entry_points", "load_entry_point", "locate",
     "find_loader", "attach", "LazyLoader", "LazyImporter", "_LazyModule", "instantiate",
-    "get_class", "get_object", "get_method", "SourceFileLoader", "import_string",
+    "get_class", "get_object", "get_method", "SourceFileLoader", "import_string", "import_modules_from_strings",
+    "import_user_module", "import_module_and_submodules", "import_plugins",
 })  # fmt: skip
 
 
@@ -206,7 +211,7 @@ class Registrations:
         aside = module.is_package or is_by_hand(module.path) or b"__main__" in module.source.data
         if aside or name in self._imported or self.imports_by_name:
             return False
-        return not self._acts(module) and not self._is_spelled(name)
+        return not self._acts(module) and not self._is_spelled(module, name)
 
     def is_named(self, keys: frozenset[str], module: Module) -> bool:
         """Whether a text in the code of another file is one of some names."""
@@ -233,7 +238,7 @@ class Registrations:
         places = {row.place.unit.at(row.place.value.at) for rows in self.by_table.values() for row in rows}
         return any(call.use == "discard" and call.at not in places for call in module.top.facts.calls)
 
-    def _is_spelled(self, name: str) -> bool:
+    def _is_spelled(self, module: Module, name: str) -> bool:
         """Whether a text or a file of the project may name a file: by a path to it, in a list of what a package has, or
         to what imports it."""
         modules = [module for module in self.project.modules.values() if name.encode() in module.source.data]
@@ -241,14 +246,53 @@ class Registrations:
         given = (_first(call) for call in self.queries.called_in_program(_IMPORTING))
         if exported or any(isinstance(text, str) and name in _links(text) for text in given):
             return True
+        if self._is_in_computed_exports(module) or any(self._is_named_for_import(each, name) for each in modules):
+            return True
         values = (value for module in modules for unit in self.flow.whole_units(module) for value in unit.code.values)
         texts = (value.data for value in values if value.op == "const" and isinstance(value.data, str))
+        texts = (text.replace(" = ", "=") for text in texts)  # of entry points
         paths = (links for text in texts for part in text.split() if len(links := _links(part)) > 1)
         if any(name in links for links in paths):
             return True
         others = (each for each in self.project.files.values() if each.facts.language != "python")
         marks = [form.format(name).encode() for form in (".{}", "/{}", "{}.py", "-m {}", "{}:")]
-        return any(mark in each.data for each in others for mark in marks)
+        if any(mark in each.data for each in others for mark in marks):
+            return True
+        others = (each.data for each in self.project.files.values() if each.facts.language != "python")
+        return any(_imports(text, name.encode()) for text in (*others, *self.project.analysis(Beside).texts))
+
+    def _is_in_computed_exports(self, module: Module) -> bool:
+        """Whether `from package import *` runs a file: the package computes what it has, of the files in it."""
+        package = self.project.module_at(module.source.absolute.rpartition("/")[0])
+        if package is None or "__all__" not in package.facts.names or package.facts.exports is not None:
+            return False
+        rows = (row for each in self.project.modules.values() for row in each.facts.star_imports)
+        return any(name.rpartition(".")[2] in ("", package.name.rpartition(".")[2]) for name, _ in rows)
+
+    def _is_named_for_import(self, module: Module, name: str) -> bool:
+        """Whether a file has a name in a list of what something imports: `custom_imports = dict(imports=["heads"])`."""
+        for unit in self.flow.whole_units(module):
+            texts = (place for place in self.queries.values(unit, "const") if place.value.data == name)
+            lists = (user for text in texts for user in text.users if user.value.op in ("list", "tuple", "set"))
+            for user in (user for each in lists for user in each.users):
+                said = user.value.data.names if user.value.op == "call" else (user.value.data,)
+                if any(isinstance(word, str) and "import" in word for word in said):
+                    return True
+        return False
+
+
+def _imports(text: bytes, name: bytes) -> bool:
+    """Whether a line of a file that is no code has the name of a file after what imports: `python -c "import heads"`,
+    `imports: [heads]`, with the items below."""
+    listed = False
+    for line in text.splitlines() if name in text and b"import" in text else ():
+        before, said, rest = line.partition(b"import")
+        module = before.rpartition(b"from ")[2] if b"from " in before else b""
+        is_item = line.lstrip().startswith(b"-")
+        if (said or listed and is_item) and name in _WORDS.findall(module + rest if said else line):
+            return True
+        listed = not rest.strip(b"s: ") if said else listed and is_item
+    return False
 
 
 def _links(text: str) -> list[str]:

@@ -8,7 +8,8 @@ What it does
     rests on nobody outside of the project importing the file, and so is a note in packages that can be installed.
     Silent where anything imports files by names that it computes, loads what a configuration names, or reads entry
     points, where a text or a file of the project names the file by a path, where functions or tests fill the table
-    otherwise, and about files that are run by themselves.
+    otherwise, where a notebook, a make file or a page beside the code imports it, a package lists the files that
+    `import *` runs, and about files that are run by themselves.
 
 Why is this bad
     The decorators never run: what asks for the name raises KeyError, or says that it knows no such thing. An import
@@ -218,4 +219,15 @@ CORRECT = (
     _PACKAGE.format(default="grpo", mark="").replace("import plain", "import grouped, plain"),
     # a function fills the table, too
     _FILES.format(more="", mark="").replace("def main(args):", "def main(args):\n    HEADS.register('mine')(args.cls)"),
+    # a script, a configuration, or a package that lists its own files imports it
+    _FILES.format(more="", mark="") + "# file: run.sh\npython -c 'from heads import Cosine; import train'\n",
+    _FILES.format(more="", mark="") + "# file: base.py\ncustom_imports = dict(imports=['heads'])\n",
+    _FILES.format(more="", mark="") + "# file: base.yaml\nimports:\n  - losses\n  - heads\n",
+    _PACKAGE.format(default="grpo", mark="").replace(
+        "from algos import plain\n",
+        "import os\n\n"
+        "__all__ = [name[:-3] for name in os.listdir(os.path.dirname(__file__)) if name.endswith('.py')]\n"
+        "from algos import *\n",
+    ),
+    _NESTED.format(mark="") + "# file: setup.py\nsetup(entry_points={'zoo': ['resnet = resnet']})\n",
 )

@@ -1,0 +1,38 @@
+"""Files beside the code that import it: the project does not read them, and a rule asks them before it reports."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rules.interface.calls import registering_file_unimported as rule
+from validator.project import Project
+from validator.source import SourceFile
+
+_FILES = {
+    "registry.py": "HEADS = {}\n\n\ndef register(name):\n    def keep(cls):\n        HEADS[name] = cls\n"
+    "        return cls\n\n    return keep\n",
+    "heads.py": 'from registry import register\n\n\n@register("cosine")\nclass Cosine:\n    pass\n',
+    "train.py": "from registry import HEADS\n\n\ndef build(config):\n    return HEADS[config.head]()\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "silent"),
+    [
+        ("explore.ipynb", '{"cells": [{"source": ["import train\\n", "import heads\\n"]}]}', True),
+        ("explore.ipynb", '{"cells": [{"source": ["from heads import Cosine\\n"]}]}', True),
+        ("Makefile", "train:\n\tpython -c 'import heads, train'\n", True),
+        ("docker/Dockerfile", "RUN python -c 'import heads'\n", True),
+        ("README.md", "The heads are in another file.\n", False),
+        ("explore.ipynb", '{"cells": [{"source": ["import train\\n"]}]}', False),
+        (".cache/explore.ipynb", '{"cells": [{"source": ["import heads\\n"]}]}', False),
+    ],
+)
+def test_a_file_beside_the_code_imports_it(tmp_path: Path, name: str, text: str, silent: bool) -> None:
+    for path, code in {**_FILES, name: text}.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(code)
+    project = Project([SourceFile(path, str(tmp_path / path)) for path in _FILES])
+    assert (not list(rule.check_project(project))) is silent
