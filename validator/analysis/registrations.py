@@ -258,8 +258,8 @@ class Registrations:
         marks = [form.format(name).encode() for form in (".{}", "/{}", "{}.py", "-m {}", "{}:")]
         if any(mark in each.data for each in others for mark in marks):
             return True
-        others = (each.data for each in self.project.files.values() if each.facts.language != "python")
-        return any(_imports(text, name.encode()) for text in (*others, *self.project.analysis(Beside).texts))
+        read = (each.data for each in self.project.files.values() if each.facts.language != "python")
+        return any(_imports(text, name.encode()) for text in (*read, *self.project.analysis(Beside).texts))
 
     def _is_in_computed_exports(self, module: Module) -> bool:
         """Whether `from package import *` runs a file: the package computes what it has, of the files in it."""

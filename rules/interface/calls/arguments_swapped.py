@@ -10,8 +10,11 @@ What it does
     parameter in between. Also of actors, of modules that are called, and of what processes are given to run. Where
     several definitions may be reached, all must have these parameters in this order. Silent in the function itself,
     behind a test of the two, where the function passes them to it in the other order too, where a statement exchanges
-    the two, where their names are those of the two ways of one thing (`scatter_dim`, `gather_dim`), and where a name
-    says that the exchange is meant (`swap`, `reverse`, `transpose`).
+    the two, where their names are those of the two ways of one thing (`scatter_dim`, `gather_dim`), where a name, or a
+    condition around the call, says that the exchange is meant (`swap`, `reverse`, `transpose`), where the result is
+    turned round (`-margin(b, a)`, `1 - p(b, a)`, `scores(b, a).T`), where the function is there for the exchange alone
+    (it does nothing else, one beside it passes the two straight, `text_to_image` is its name), and where what is called
+    gives the same in either order.
 
 Why is this bad
     Nothing fails where both are of one type: the wrong matrix is decomposed, the wrong model is the reference.
@@ -29,7 +32,8 @@ from functools import cache
 from typing import NamedTuple
 
 from validator.analysis.commands.same_names import singular
-from validator.facts.model import Call, Param
+from validator.analysis.symmetric import is_symmetric
+from validator.facts.model import Call, Guard, Param
 from validator.finding import Finding, Related
 from validator.flow.callgraph.indirect_calls import OF_LIBRARY
 from validator.flow.objects import Callee, Objects
@@ -45,12 +49,14 @@ MEANT = re.compile(r"swap|revers|flip|transpos|invers|mirror|exchang|permut|comm
 _WAYS = frozenset(
     frozenset(pair)
     for pair in (
-        ("gather", "scatter"), ("in", "out"), ("input", "output"), ("src", "dst"), ("source", "target"),
+        ("gather", "scatter"), ("in", "out"), ("input", "output"), ("src", "dst"), ("src", "tgt"), ("source", "target"),
         ("send", "recv"), ("from", "to"), ("up", "down"), ("encode", "decode"), ("first", "last"), ("start", "end"),
     )
 )  # fmt: skip
 
 
+# What gives a result the other way round.
+_TURNED = frozenset({"T", "mT", "H", "mH", "t", "neg", "negative", "adjoint"})
 _WORD = re.compile(r"[a-z]+|[A-Z][a-z]*|\d+")
 _PATH = re.compile(r"(?:\w+\.)*([^\W\d]\w*)")
 _ITEM = "[]"  # at the end of a path: an item of what stands before it
@@ -121,7 +127,9 @@ def _checked(objects: Objects, function: Method, call: Call, place: Place) -> It
         return
     if _is_both_ways(objects, function, call, found, target) or _is_told(function, found):
         return
-    if _is_of_another(objects, place, target):
+    if _is_of_another(objects, place, target) or is_meant(place, call.guards) or _is_turned_back(place):
+        return
+    if _is_adapter(function, place, call, found) or _is_symmetric(target, found):
         return
     yield _report(function, call, target.name, target.place, found)
 
@@ -267,6 +275,81 @@ def _is_both_ways(objects: Objects, function: Method, call: Call, found: Swapped
             if any(callee.place == target.place for callee in reached):
                 return True
     return False
+
+
+def is_meant(place: Place, guards: tuple[Guard, ...] = ()) -> bool:
+    """Whether a condition around a place says that things are exchanged, or what else is done under it: `if rotated:`,
+    where an image is transposed."""
+    tests = place.tests_inside
+    said = [*(word for test in tests for word in test.words), *(each.text for each in guards if each.kind == "if")]
+    if any(MEANT.search(word.lower()) for word in said):
+        return True
+    own = {test.number for test in tests}
+    calls = (place.value_at(number) for number, value in enumerate(place.unit.code.values) if value.op == "call")
+    beside = (each for each in calls if own and MEANT.search(each.method.lower()))
+    return any(own <= {test.number for test in each.tests_inside} for each in beside)
+
+
+def _is_turned_back(place: Place) -> bool:
+    """Whether the result is turned round, or one of the other arguments: `-margin(rejected, chosen)`, `1 - p(b, a)`,
+    `scores(text, image).T`, `mix(noise, clean, 1 - share)`."""
+    given = [place.value_at(number).root for number in place.value.args[1:]] if place.value.op == "call" else []
+    for user in place.users:
+        meant = user.value.op == "attr" and (user.value.data in _TURNED or MEANT.search(user.value.data.lower()))
+        if meant or user.value.op == "unary" and user.value.data == "USub" or _is_rest(user, place):
+            return True
+    return any(_is_rest(each, each.operand(1)) for each in given if each.value.op == "binary")
+
+
+def _is_rest(place: Place, taken: Place) -> bool:
+    """Whether a value is what something leaves of one: `1 - x`."""
+    if place.value.op != "binary" or place.value.data != "Sub" or place.operand(1).number != taken.number:
+        return False
+    whole = place.operand(0).val.constant()
+    return isinstance(whole, int | float) and whole == 1
+
+
+def _is_adapter(function: Method, place: Place, call: Call, found: Swapped) -> bool:
+    """Whether a function is there for the exchange: it does nothing else with two parameters of its own, as another
+    one beside it has them and passes them on straight, or its name has them in the order of the call."""
+    one, other = found.names
+    if place.unit.code.kind == "lambda":
+        own = [name for name, *_ in place.unit.code.params]
+        return one in own and other in own and place.number in place.unit.code.returned
+    name = [each.lower() for each in _WORD.findall(function.name)]
+    first, second = (
+        next((i for i, each in enumerate(name) if singular(each) in words(arg)), -1) for arg in (one, other)
+    )
+    if first >= 0 and second > first or first >= 0 > second and words(call.method) < words(function.name):
+        return True
+    own = _params(function)
+    if one not in own or other not in own or own.index(other) > own.index(one):
+        return False
+    calls = [each for each in function.facts.calls if each.method != call.method]
+    return (
+        not calls
+        and len(function.facts.returns) == 1
+        or any(
+            {one, other} <= set(_params(each)) and _passes(each, call.method, (other, one))
+            for each in function.module.functions.values()
+            if each is not function
+        )
+    )
+
+
+def _passes(function: Method, method: str, names: tuple[str, str]) -> bool:
+    """Whether a function passes two names to what is called so, in this order."""
+    given = [_names(each) for each in function.facts.calls if each.method == method]
+    return any(set(names) <= set(row) and row.index(names[0]) < row.index(names[1]) for row in given)
+
+
+def _is_symmetric(target: Callee, found: Swapped) -> bool:
+    """Whether what is called gives the same for the two in either order."""
+    method = target.place
+    if not isinstance(method, Method):
+        return False
+    node = method.module.definitions_by_line.get((method.facts.at[0], method.name))
+    return isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and is_symmetric(node, *found.params)
 
 
 def _is_told(function: Method, found: Swapped) -> bool:
@@ -504,5 +587,80 @@ class Other:
 
 def fit(grid, width, height):
     grid.resize(width, height)
+""",
+    # the other way round on purpose: both by a function of their own, or what is done to the result, or a condition
+    """
+def kl(student, teacher):
+    return (teacher.exp() * (teacher - student)).sum()
+
+def forward_kl(student, teacher):
+    return kl(student, teacher)
+
+def mode_seeking(student, teacher):
+    return kl(teacher, student)
+
+def distill(batch, kind):
+    student, teacher = batch
+    if kind == "reverse":
+        return kl(teacher, student).mean()
+    raise ValueError(kind)
+
+KINDS = {"reverse": lambda student, teacher: kl(teacher, student)}
+
+def relativistic(real, fake):
+    return (real - fake.mean()).sigmoid().log().mean()
+
+def loss_of_critic(real, fake):
+    loss = relativistic(real, fake)
+    return -loss
+
+def loss_of_generator(real, fake):
+    loss = relativistic(fake, real)
+    return -loss
+""",
+    """
+def nce(image, text):
+    return (image @ text.T).log_softmax(-1)
+
+def mix(clean, noise, share):
+    return clean * share + noise * (1 - share)
+
+def canvas(height, width):
+    return [[0] * width for _ in range(height)]
+
+class Loss:
+    def image_to_text(self, image, text, scale):
+        return nce(image, text) * scale
+
+    def text_to_image(self, image, text, scale):
+        return nce(text, image) * scale
+
+    def forward(self, batch, share):
+        image, text = batch.image, batch.text
+        scores = nce(text, image).T
+        clean, noise = batch.clean, batch.noise
+        return scores, -nce(text, image), mix(noise, clean, 1 - share)
+
+def load(image, height, width):
+    if image.orientation in (6, 8):
+        image = image.transpose(2)
+        return canvas(width, height), image
+    return image
+""",
+    # the same in either order
+    """
+import torch.nn.functional as F
+
+def l1_loss(output, target):
+    return (output - target).abs().mean()
+
+def mse(output, target):
+    \"\"\"The mean of the squares.\"\"\"
+    return F.mse_loss(output, target, reduction="mean")
+
+def step(net, batch):
+    output = net(batch)
+    target = batch.target
+    return l1_loss(target, output) + mse(target, output)
 """,
 ]

@@ -7,7 +7,8 @@ What it does
     words of one are among those of the other. So with what libraries give: the objects of which the result is made go
     by their classes (`engine, optim, scheduler, _ = deepspeed.initialize(…)` takes the loader of the data for the
     scheduler), and what is given back for each argument by what is passed. Silent where a name says that the exchange
-    is meant (`swap`, `reverse`), where two name the two ways of one thing, and in tests.
+    is meant (`swap`, `reverse`), or a condition around the call, or what else is done under it (`image.transpose(…)`),
+    where the call passes the two in each other's places, too, where two name the two ways of one thing, and in tests.
 
 Why is this bad
     Nothing fails where both are of one type: a resumed run takes the number of steps for that of epochs.
@@ -21,7 +22,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from rules.interface.calls.arguments_swapped import MEANT, go_back, words
+from rules.interface.calls.arguments_swapped import MEANT, go_back, is_meant, words
 from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
@@ -51,8 +52,16 @@ def _checked(queries: Queries, call: Place) -> Iterator[Finding]:
     if len(found) != 1 or (places := found.pop()) is None or MEANT.search(call.unit.qualname.lower() + call.method):
         return
     taken, given = ((row[places[0]], row[places[1]]) for row in (names, rows[0]))
-    if not go_back(*taken):
+    if not go_back(*taken) and not is_meant(call) and not _is_given_so(call, units[0], taken, given):
         yield _report(call, units[0], taken, given)
+
+
+def _is_given_so(call: Place, unit: Unit, taken: tuple[str, str], given: tuple[str, str]) -> bool:
+    """Whether the call passes the two in each other's places, too: what goes in so comes out so."""
+    params = [name for name, *_ in unit.code.params]
+    params = params[1:] if unit.method is not None and unit.method.is_method else params
+    passed = dict(zip((_name(call.unit, number) for number in call.value.args[1:]), params, strict=False))
+    return all(_fit(passed.get(one, ""), other) for one, other in zip(taken, given, strict=True))
 
 
 def _of_library(call: Place) -> Iterator[Finding]:
@@ -231,5 +240,23 @@ def turned(rows):
     end, start = ends(rows)
     h, w = sizes(rows)
     return h, w, start, end
+""",
+    # what goes in so comes out so; an image that lies on its side
+    """
+def fit(height, width, limit=64):
+    scale = limit / max(height, width)
+    height, width = int(height * scale), int(width * scale)
+    return height, width
+
+def size_of(image):
+    height, width = image.shape[:2]
+    return height, width
+
+def load(image, is_rotated):
+    width, height = image.size
+    width, height = fit(width, height)
+    if is_rotated:
+        width, height = size_of(image)
+    return image.resize((width, height))
 """,
 )
