@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from rules.interface.calls import key_never_put
 from rules.interface.calls import registering_file_unimported as rule
 from validator.project import Project
 from validator.source import SourceFile
@@ -36,3 +37,12 @@ def test_a_file_beside_the_code_imports_it(tmp_path: Path, name: str, text: str,
         (tmp_path / path).write_text(code)
     project = Project([SourceFile(path, str(tmp_path / path)) for path in _FILES])
     assert (not list(rule.check_project(project))) is silent
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_a_page_beside_the_code_names_a_key(tmp_path: Path, told: bool) -> None:
+    code = 'def sample(texts):\n    return [{"sample_chosen": text} for text in texts]\n\n\n'
+    (tmp_path / "train.py").write_text(f'{code}def train(dataset):\n    return dataset["chosen_sample"]\n')
+    (tmp_path / "README.md").write_text(f"The column `chosen_sample{'' if told else 's'}` has the texts.\n")
+    project = Project([SourceFile("train.py", str(tmp_path / "train.py"))])
+    assert (not list(key_never_put.check_project(project))) is told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
@@ -30,6 +31,10 @@ class Beside:
             with suppress(OSError):
                 found.append(regular(path, _LONGEST))
         return tuple(found)
+
+    def names(self, word: str) -> bool:
+        """Whether one of the files has a word."""
+        return any(re.search(rb"\b%b\b" % re.escape(word.encode()), text) for text in self.texts)
 
     def _paths(self) -> Iterator[str]:
         folders = {os.path.dirname(source.absolute) for source in self.project.files.values()}

@@ -7,7 +7,8 @@ What it does
     …`, `Batch(meta_info={…})`), where hardly any other key that is read there is like that;
     for any dictionary, where the project puts a key like it (its words in another order, a word more, less or
     replaced) and nobody reads that, or puts it with other keys that are read of the dictionary.
-    Silent where a KeyError is caught, of objects of libraries, and in tests. What functions return is for MP146.
+    Silent where a KeyError is caught, of objects of libraries and of what they pass to functions that they
+    are given, where a page or a notebook beside the code has the key, and in tests. What functions return is for MP146.
 
 Why is this bad
     It raises KeyError, on the one path where the key is read: somebody renamed it where it is put, and forgot a reader.
@@ -20,9 +21,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.analysis.beside import Beside
 from validator.analysis.interfaces.company import path_of
 from validator.analysis.options.dictionary_keys import DictionaryKeys, Read, Unput
 from validator.analysis.options.result_keys import keys_without
+from validator.analysis.usage import Usage
 from validator.errors import nearest
 from validator.finding import Finding, Related
 from validator.flow.foreign import is_unknown
@@ -48,14 +51,15 @@ def check_project(project: Project) -> Iterator[Finding]:
         nobodys = [key for key in by_key if not keys.is_told(key)]
         for key in nobodys if len(nobodys) * _SHARE <= len(by_key) else ():
             places = [each for each in by_key[key] if not _is_expected(each.place)]
-            if places:
+            if places and not project.analysis(Beside).names(key):
                 said.update(each.place for each in places)
                 yield _report(places, sorted(keys.put[attribute]))
     by_name: dict[str, list[Unput]] = {}
     for found in keys.unput:
         if found.place not in said and not _is_expected(found.place) and not _is_of_result(project, found):
             by_name.setdefault(found.key, []).append(found)
-    yield from map(_report_unput, by_name.values())
+    beside = project.analysis(Beside)
+    yield from (_report_unput(rows) for key, rows in by_name.items() if not beside.names(key))
 
 
 def _is_of_result(project: Project, found: Unput) -> bool:
@@ -77,25 +81,47 @@ def _is_of_library(place: Place | None) -> bool:
         closed, root = each.closed, each.root
         if closed.objs and all(o[0] in ("ext", "made") for o in closed.objs) and not is_unknown(closed):
             return True
-        whole = _whole(root)
-        fresh = [before for before in (*(sources(root) or ()), *([whole] if whole else ())) if before not in seen]
+        before = (*(sources(root) or ()), *_whole(root), *_returned(root))
+        fresh = [place for place in before if place not in seen]
         seen.update(fresh)
         queue += fresh
     return False
 
 
-def _whole(place: Place) -> Place | None:
-    """What a value is a part of, or whose method gives it; None where that is nothing, or the project's."""
+def _whole(place: Place) -> list[Place]:
+    """What a value is a part of, or what gives it, where that is not of the project: of a call the object whose method
+    it is, or what is called; of a parameter what a library was given together with the function."""
     if place.value.op in ("attr", "item", "next", "iter", "unpack", "mut"):
-        return place.operand(0)
+        return [place.operand(0)]
     if place.value.op == "call":
         site = place.result.sites.get(place.number)
-        return place.receiver if site is None or not site.targets else None
+        return [place.receiver or place.operand(0)] if site is None or not site.targets else []
     if place.value.op == "param" and not place.unit.is_receiver(place.number):
-        made = place.outside
-        users = made.users if made is not None and made.value.op == "closure" else ()
-        return next((user.receiver for user in users if user.value.op == "call"), None)
-    return None
+        found = []
+        for user in _handed_over(place):
+            given = user.value.args[1:] if user.receiver is None else (user.receiver.number,)
+            found += [user.value_at(number) for number in given]
+        return found
+    return []
+
+
+def _handed_over(param: Place) -> Iterator[Place]:
+    """The calls of libraries to which the function of a parameter is passed: `rows.map(encode)`."""
+    made, unit = param.outside, param.unit
+    if made is not None and made.value.op == "closure":
+        yield from (user for user in made.users if user.value.op == "call")
+        return
+    for user, number in param.flow.project.analysis(Usage).mentions(unit) if unit.code.kind == "function" else ():
+        for call in Place(param.flow, user, number).users if number >= 0 else ():
+            site = call.result.sites.get(call.number) if call.value.op == "call" else None
+            if call.value.op == "call" and number in call.value.args[1:] and (site is None or not site.targets):
+                yield call
+
+
+def _returned(place: Place) -> list[Place]:
+    """What a list is made of that a function of the project gives back: `[json.loads(line) for line in file]`."""
+    value = place.value
+    return [place.operand(0)] if value.op == "collect" and value.data[:2] in (("list", 1), ("set", 1)) else []
 
 
 def _report(places: list[Read], put: list[str]) -> Finding:
@@ -232,6 +258,37 @@ def read(paths, adapt=None):
         return standard(row), row["loss_policy_max"]
 
     return tf.data.TFRecordDataset(paths).map(restructure)
+""",
+    # a library gives each row to a function; a function of the project reads them; what is called is a library's
+    _METRICS.replace("CODE", 'print(stats["gradient_norm_max"])')
+    + """
+
+import json
+
+from datasets import load_dataset
+from transformers import AutoProcessor
+
+
+def encode(row):
+    return {"ids": row["policy_max_loss"]}
+
+
+def load(path):
+    with open(path) as file:
+        return [json.loads(line) for line in file]
+
+
+def table(path):
+    return [(row["policy_max_loss"], row["policy_loss"]) for row in load(path)]
+
+
+def inputs(processor, rows):
+    made = processor(rows, return_tensors="pt")
+    return made["policy_max_loss"], made["policy_loss"]
+
+
+data = load_dataset("rows")["train"].map(encode)
+print(table("rows.jsonl"), inputs(AutoProcessor.from_pretrained("small"), data))
 """,
     # nothing like it is put; most of what is read there is put by somebody else; two of a row
     _METRICS.replace("CODE", 'print(stats["tokens_per_second"])'),
