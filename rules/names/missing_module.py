@@ -4,8 +4,10 @@ What it does
     Reports an import, at any depth, of a module below a package of the project where no file, folder or
     compiled module of that name lies. One finding per module and function, and one
     for all that the top level of a file imports. The same guards as for `missing-name`
-    silence it, and so do modules that builds generate (`_version`, `*_pb2`, extension modules of `setup.py`), and
-    relative imports in a folder that is no package where none of them finds anything: its files are for another one.
+    silence it, and so do modules that builds generate (`_version`, `*_pb2`, extension modules of `setup.py`), that
+    scripts or pages beside the code bring (`git clone`, `cp`), that code puts into `sys.modules`, that git ignores or
+    has in a submodule, and relative imports in a folder that is no package where none of them finds anything: its files
+    are for another one.
     A warning where the file may be meant for another place: a relative import leaves the outermost package, fails at
     the top of a package's `__init__`, which nobody could then import, or would find the module one folder higher.
 
@@ -163,5 +165,42 @@ class Finder(MetaPathFinder): ...
 sys.meta_path.append(Finder())
 # file: rl/train.py
 from rl.projects.deeplab import add_config
+""",
+    # brought before it is imported: by a script, by what builds the project, by code; looked up along several paths
+    """# file: rl/__init__.py
+# file: rl/core.py
+strategy = 1
+# file: rl/train.py
+import json
+import sys
+
+from rl.build_info import version
+from rl.core import strategy
+from rl.mamba.model import Mamba
+from rl.softmax_cuda import softmax
+
+sys.modules["rl.fast"] = json
+import rl.fast
+# file: rl/plugins/__init__.py
+from pkgutil import extend_path
+
+__path__ = extend_path(__path__, __name__)
+# file: eval.py
+from rl.plugins.scores import score
+# file: install.sh
+git clone https://example.com/mamba.git rl/mamba
+# file: pyproject.toml
+[tool.setuptools_scm]
+write_to = "rl/build_info.py"
+# file: setup.py
+from setuptools import setup
+from torch.utils.cpp_extension import CUDAExtension
+
+
+def extension(name, module, sources):
+    return CUDAExtension(name=f"{module}.{name}", sources=sources)
+
+
+setup(name="rl", ext_modules=[extension("softmax_cuda", "rl", ["csrc/softmax.cu"])])
 """,
 )

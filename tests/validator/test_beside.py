@@ -8,6 +8,7 @@ import pytest
 
 from rules.interface.calls import key_never_put
 from rules.interface.calls import registering_file_unimported as rule
+from rules.names import missing_module
 from validator.project import Project
 from validator.source import SourceFile
 
@@ -46,3 +47,26 @@ def test_a_page_beside_the_code_names_a_key(tmp_path: Path, told: bool) -> None:
     (tmp_path / "README.md").write_text(f"The column `chosen_sample{'' if told else 's'}` has the texts.\n")
     project = Project([SourceFile("train.py", str(tmp_path / "train.py"))])
     assert (not list(key_never_put.check_project(project))) is told
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "silent"),
+    [
+        (".gitignore", "*.pyc\n/rl/gone.py\n", True),
+        (".gitignore", "gone.txt\n", False),
+        (".gitmodules", '[submodule "gone"]\n\tpath = rl/gone\n\turl = https://example.com/gone.git\n', True),
+        (".gitmodules", '[submodule "gone"]\n\tpath = third_party/gone\n', False),
+        ("README.md", "First: `cd rl && git clone https://example.com/gone.git`\n", True),
+        ("README.md", "First: `cp ../llama/gone.py rl/gone.py`\n", True),
+        ("README.md", "All of it is in `rl/gone.py`.\n", False),
+        ("csrc/gone.cpp", "PYBIND11_MODULE(gone, m) {}\n", True),
+        ("CMakeLists.txt", "pybind11_add_module(gone gone.cpp)\n", True),
+    ],
+)
+def test_something_brings_a_module(tmp_path: Path, name: str, text: str, silent: bool) -> None:
+    code = {"rl/__init__.py": "", "rl/core.py": "x = 1\n", "train.py": "from rl.core import x\nimport rl.gone\n"}
+    for path, content in {**code, name: text}.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(content)
+    project = Project([SourceFile(path, str(tmp_path / path)) for path in code])
+    assert (not list(missing_module.check_project(project))) is silent

@@ -8,10 +8,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 
+from validator.files import naming
 from validator.files.reading import regular
 from validator.project import Project
 
 _SUFFIXES = (".ipynb", ".md", ".rst", ".txt", ".cfg", ".ini", ".mk", ".bat", ".ps1")
+_COMPILED = (".c", ".cc", ".cpp", ".cxx", ".cu", ".rs", ".h", ".hpp", "cmakelists.txt")
 _NAMES = ("makefile", "dockerfile", "justfile", "jenkinsfile")
 _MOST_FILES = 5_000
 _LONGEST = 4_000_000  # bytes of one: notebooks hold pictures
@@ -24,27 +26,36 @@ class Beside:
         self.project = project
 
     @cached_property
+    def sources(self) -> tuple[bytes, ...]:
+        """What is compiled: sources of other languages."""
+        return tuple(self._read(_COMPILED, ()))
+
+    @cached_property
     def texts(self) -> tuple[bytes, ...]:
         """What the files hold."""
-        found = []
-        for path in self._paths():
-            with suppress(OSError):
-                found.append(regular(path, _LONGEST))
-        return tuple(found)
+        return tuple(self._read(_SUFFIXES, _NAMES))
+
+    def _read(self, suffixes: tuple[str, ...], names: tuple[str, ...]) -> Iterator[bytes]:
+        for path in self._paths:
+            name = os.path.basename(path).lower()
+            if name.endswith(suffixes) or names and name.startswith(names):
+                with suppress(OSError):
+                    yield regular(path, _LONGEST)
 
     def names(self, word: str) -> bool:
         """Whether one of the files has a word."""
         return any(re.search(rb"\b%b\b" % re.escape(word.encode()), text) for text in self.texts)
 
-    def _paths(self) -> Iterator[str]:
+    @cached_property
+    def _paths(self) -> tuple[str, ...]:
+        """The files below the folder that holds all that is read, with the packages in it."""
         folders = {os.path.dirname(source.absolute) for source in self.project.files.values()}
+        folders |= {naming.locate(path).root for path in self.project.modules}
         top = os.path.commonpath(folders) if folders else ""
-        count = 0
+        found: list[str] = []
         for folder, inside, names in os.walk(top) if top != os.path.dirname(top) else ():
             inside[:] = sorted(name for name in inside if not name.startswith(".") and name != "node_modules")
-            for name in sorted(names):
-                count += 1
-                if name.lower().endswith(_SUFFIXES) or name.lower().startswith(_NAMES):
-                    yield os.path.join(folder, name)
-            if count > _MOST_FILES:
-                return
+            found += (os.path.join(folder, name) for name in sorted(names))
+            if len(found) > _MOST_FILES:
+                break
+        return tuple(found)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from validator.analysis.brought import Brought
 from validator.errors import nearest
 from validator.facts.model import Guard, Import
 from validator.project import External, Method, Missing, Module, Project, Unknown
@@ -54,6 +55,8 @@ class Imports:
                     or self.may_have(module, missing)
                     or row.level
                     and module in self._out_of_place
+                    or missing.name is None
+                    and self.project.analysis(Brought).may_be(module, missing)
                 ):
                     continue
                 yield Lost(module, row, missing, _hidden(row.guards))
@@ -130,7 +133,11 @@ class Imports:
             if function.module.is_package
             and any(
                 path.startswith(("sys.meta_path", "__path__"))
-                for path in (*(ref.path for ref in function.facts.refs), *(c.target for c in function.facts.calls))
+                for path in (
+                    *(ref.path for ref in function.facts.refs),
+                    *(c.target for c in function.facts.calls),
+                    *(row.target for row in function.facts.assigns),
+                )
             )
         )
 
