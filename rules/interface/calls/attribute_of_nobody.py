@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from validator.analysis.interfaces.company import Company
 from validator.analysis.interfaces.members import Members
-from validator.analysis.interfaces.missing_members import missing
+from validator.analysis.interfaces.missing_members import missing, older_release
 from validator.analysis.interfaces.unspelled import Unspelled, are_alike, is_method
 from validator.definitions import ClassDef
 from validator.errors import nearest
@@ -66,6 +66,9 @@ def check_project(project: Project) -> Iterator[Finding]:
     for use in _uses(project):
         found.setdefault(use.cls, {}).setdefault(use.name, []).append(use)
     for cls, names in found.items():
+        older = older_release(project, [cls])
+        if older is not None and older.surely:
+            continue
         if len(names) <= max(1, len(cls.attributes) // _SHARE):
             yield from map(_report, names.values())
 

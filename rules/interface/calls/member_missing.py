@@ -8,9 +8,10 @@ What it does
     of the class given to its constructor. A template method may call what only its subclasses define: one subclass
     that has the member is enough. Bases of the standard library, torch, transformers, trl, accelerate, peft, deepspeed,
     datasets and Lightning give what their classes have in any release, and what such libraries set on objects of
-    others. A warning where annotations or callers alone say what the receiver is. Silent: classes with another base
-    outside the project, `__getattr__`, `setattr`, or a decorator that may add members; mixins; places behind `hasattr`,
-    `isinstance` of the object, or `except AttributeError`.
+    others. A warning where annotations or callers alone say what the receiver is, or where the project does not ask for
+    a release of such a base that is known (transformers since 4.30); silent where it asks for an older one, and in
+    classes with another base outside the project, `__getattr__`, `setattr`, or a decorator that may add members; in
+    mixins; behind `hasattr`, `isinstance` of the object, or `except AttributeError`.
 
 Why is this bad
     It raises AttributeError, often only on the branch that one backend or one option takes: hours into a job.
@@ -23,7 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.interfaces.missing_members import Use, uses_of_missing
+from validator.analysis.interfaces.missing_members import Older, Use, older_release, uses_of_missing
 from validator.errors import nearest
 from validator.finding import Finding, Related
 from validator.flow.objects import Objects
@@ -40,25 +41,28 @@ def check_project(project: Project) -> Iterator[Finding]:
     for use in uses_of_missing(project):
         by_class.setdefault(use.classes, {}).setdefault(use.name, []).append(use)
     for classes, names in by_class.items():
+        older = older_release(project, classes)
+        if older is not None and older.surely:
+            continue
         if len(names) >= _MANY:
             if not any(use.said for uses in names.values() for use in uses):  # else the annotation is what is wrong
-                yield _half_rewritten(classes, names)
+                yield _half_rewritten(classes, names, older)
         else:
             for uses in names.values():
-                yield from _reports(project, uses)
+                yield from _reports(project, uses, older)
 
 
-def _reports(project: Project, uses: list[Use]) -> Iterator[Finding]:
+def _reports(project: Project, uses: list[Use], older: Older | None) -> Iterator[Finding]:
     """One finding for a member, or one for each file that asks a stand-in for it: there the callers may be wrong."""
     family = any(project.families.of(cls) is not None for cls in uses[0].classes)
     by_file: dict[str, list[Use]] = {}
     for use in uses:
         by_file.setdefault(use.function.path if family else "", []).append(use)
     for each in by_file.values():
-        yield _report(project, min(each, key=lambda u: (u.function.path, u.at)), uses)
+        yield _report(project, min(each, key=lambda u: (u.function.path, u.at)), uses, older)
 
 
-def _report(project: Project, use: Use, uses: list[Use]) -> Finding:
+def _report(project: Project, use: Use, uses: list[Use], older: Older | None) -> Finding:
     kind = "method" if use.called else "attribute"
     one = "a method" if use.called else "an attribute"
     names = [f"`{cls.name}`" for cls in use.classes]
@@ -71,15 +75,20 @@ def _report(project: Project, use: Use, uses: list[Use]) -> Finding:
     return RULE.finding(
         use.function.path,
         _span(use),
-        f"{subject} `{use.name}`{below and f' ({below.strip()})'}, which {how}{siblings}",
+        f"{subject} `{use.name}`{below and f' ({below.strip()})'}, which {how}{siblings}{_basis(older)}",
         help=_advice(project, use),
         related=[*where, *(Related(path, line, f"`{use.name}` is used here too") for path, line in others)],
         context=f"{use.classes[0].qualname}.{use.name}:{use.function.qualname}",
-        severity="warning" if use.said else RULE.severity,
+        severity="warning" if use.said or older is not None else RULE.severity,
     )
 
 
-def _half_rewritten(classes: tuple[ClassDef, ...], names: dict[str, list[Use]]) -> Finding:
+def _basis(older: Older | None) -> str:
+    """What a finding rests on where nothing says which release of a library is used."""
+    return f"; nor has its base in {older.library} {older.first} and later" if older is not None else ""
+
+
+def _half_rewritten(classes: tuple[ClassDef, ...], names: dict[str, list[Use]], older: Older | None) -> Finding:
     first = min((use for uses in names.values() for use in uses), key=lambda u: (u.function.path, u.at))
     listed = ", ".join(f"`{name}`" for name in sorted(names))
     subject = " and ".join(f"`{cls.name}`" for cls in classes)
@@ -90,10 +99,11 @@ def _half_rewritten(classes: tuple[ClassDef, ...], names: dict[str, list[Use]]) 
     return RULE.finding(
         first.function.path,
         _span(first),
-        f"{subject} lacks {len(names)} members that its code uses: {listed}",
+        f"{subject} lacks {len(names)} members that its code uses: {listed}{_basis(older)}",
         help="set them in `__init__`, inherit them again, or remove the code that needs them",
         related=related,
         context=f"{classes[0].qualname}:members",
+        severity="warning" if older is not None else RULE.severity,
     )
 
 
@@ -463,6 +473,24 @@ class Trainer:
 """
 
 CORRECT = (
+    # a release that is older than those that are known
+    """
+# file: requirements.txt
+transformers==4.28.1
+# file: train.py
+from transformers import Trainer
+
+
+class Distiller(Trainer):
+    def training_step(self, model, inputs):
+        loss = self.compute_loss(model, inputs)
+        if self.use_scaled_half_precision:
+            return self.scaler.scale(loss)
+        return loss
+
+
+Distiller().train()
+""",
     # bound again to what FSDP wraps it in
     """
 import torch

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from validator.analysis.interfaces.members import Members, fills
+from validator.analysis.requirements import Requirements
 from validator.facts.model import At
 from validator.flow import Flow
 from validator.flow.callgraph.lent import Lent
 from validator.flow.objects import Held, Objects, is_passed
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_test
+from validator.models.members.classes import known_since
 from validator.project import ClassDef, Method, Project
 
 
@@ -26,6 +28,28 @@ class Use(NamedTuple):
     called: bool
     having: tuple[ClassDef, ...] = ()  # siblings that do have it
     said: bool = False  # the classes are what annotations or callers say; they may do otherwise
+
+
+class Older(NamedTuple):
+    """A library of which a project may use older releases than those of which the members of classes are known.
+    `surely`: it admits no others."""
+
+    library: str
+    first: str
+    surely: bool
+
+
+def older_release(project: Project, classes: Iterable[ClassDef]) -> Older | None:
+    """Of the libraries that define the bases of some classes one of which a project may use an older release."""
+    requirements, found = project.analysis(Requirements), None
+    for cls in classes:
+        for library, first in (row for base in cls.external_bases for row in known_since(base)):
+            admitted = requirements.admitted(library.replace("_", "-"), cls.module.source.absolute)
+            if admitted and all(each.high is not None and each.high <= first for each in admitted):
+                return Older(library, ".".join(map(str, first)), True)
+            if not any(each.low is not None and each.low >= first for each in admitted):
+                found = Older(library, ".".join(map(str, first)), False)
+    return found
 
 
 def uses_of_missing(project: Project) -> Iterator[Use]:

@@ -17,6 +17,7 @@ _TABLES = {
     "lightning_fabric": "pytorch_lightning",
 }  # fmt: skip
 _PYTHON = "python"
+_KEEPING = frozenset({_PYTHON, "torch"})  # what their classes have had they still have
 _SAME = {"lightning.pytorch.": "pytorch_lightning.", "lightning.fabric.": "lightning_fabric."}  # under another name
 # By table the libraries that set attributes on objects of classes of others, which they are made to work with.
 _HANDLING = {
@@ -36,6 +37,8 @@ class Classes:
         path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "releases", f"{library}.txt")
         with open(path, encoding="utf-8") as file:
             lines = file.read().split("\n")
+        first = lines[0].partition("read off ")[2].split(" ", 1)[0].split(".")
+        self.first = tuple(int(part) for part in first)  # the oldest release that was read
         rows = dict(line.split(" ", 1) for line in lines if line and not line.startswith("#"))
         self.outside = frozenset(rows.pop("*").split())  # what the library sets on objects of others
         self._rows = rows
@@ -58,6 +61,14 @@ def members_of(name: str) -> frozenset[str] | None:
     """All that objects of a class have, but for what other code sets on them; None where that is not known."""
     lineage = _lineage(name)
     return frozenset(each for members in lineage.values() for each in members) if lineage is not None else None
+
+
+@cache
+def known_since(name: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """The libraries that define a class and those above it, each with the oldest release of which the members are
+    known; without those whose classes lose none."""
+    tables = {table for home in _lineage(name) or {} if (table := _table_of(home)) is not None}
+    return tuple((table, _load(table).first) for table in sorted(tables - _KEEPING))
 
 
 @cache
