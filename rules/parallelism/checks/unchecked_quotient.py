@@ -5,7 +5,9 @@ What it does
     would be lost: the ranks of the job by the sizes of ring, tensor or pipeline parallelism (constraint
     `world-divisible`), and a batch by micro-batch and ranks (constraint `train-batch-divisible`). A test of the same
     sizes in the function, in its class or in a function that checks the configuration makes it silent, and so does
-    rounding up; a test under a condition that is about something else does not.
+    rounding up, ranks that are arranged in as many rows (`reshape`), sizes that divide by what they are (of a group
+    that stands, of one node, `gcd`), and a batch that is taken anew as what is trained; a test under a condition that
+    is about something else does not. A note where the program writes out all sizes but the number of ranks.
 
 Why is this bad
     Six GPUs with a ring of four give a mesh of four: two ranks are in no group, and the job hangs or trains a model of
@@ -24,7 +26,7 @@ from collections.abc import Iterator
 from validator.analysis.bindings import own_nodes
 from validator.analysis.sizes.dimensions import MODEL_PARALLEL, Size, tag_of
 from validator.analysis.sizes.meshes import Meshes
-from validator.analysis.sizes.quotients import Check, Quotient, Quotients
+from validator.analysis.sizes.quotients import Check, Quotient, Quotients, factors
 from validator.facts.text import path_of
 from validator.finding import Edit, Finding, Fix, Span
 from validator.project import Project
@@ -33,10 +35,15 @@ from validator.rule import Rule
 RULE = Rule("MP401", "unchecked-quotient", "warning", "0.1.0", tokens=("//", "int("), fix="unsafe", solves=True)
 
 
+_ARRANGING = frozenset({"reshape", "view", "unflatten"})
+# What gives a size that divides the number of ranks: the same on every node, or a common divisor.
+_PARTS = frozenset({"gcd", "device_count", "local_world_size", "get_local_size", "size"})
+
+
 def check_project(project: Project) -> Iterator[Finding]:
     quotients = project.analysis(Quotients)
     for row in quotients.all:
-        if row.size.rounded or quotients.is_trusted(row):
+        if row.size.rounded or quotients.is_trusted(row) or _is_exact(row):
             continue
         if _divides_ranks(project, row):
             if not _covered(quotients.around(row), row.size):
@@ -79,6 +86,62 @@ def _shapes_mesh(project: Project, row: Quotient) -> bool:
     return False
 
 
+def _is_exact(row: Quotient) -> bool:
+    """Whether nothing can be lost, or goes on without a word: what divides is a part of the ranks by what it is, the
+    ranks are arranged in as many rows, which fails otherwise, or the product is taken again, as what is really used."""
+    nodes = own_nodes(row.function.node) if row.function.node is not None else []
+    below = {factor.text for factor in row.size.under}
+    if any(_is_part(value) for path, value in _given(nodes) if path in below):
+        return True
+    for node in nodes:
+        if isinstance(node, ast.Call) and path_of(node.func).rpartition(".")[2] in _ARRANGING:
+            given = {path_of(each) for argument in node.args for each in _elements(argument)}
+            if row.target in given and given & below:
+                return True
+        if isinstance(node, ast.BinOp) and row.target and "batch" in row.size.tags:
+            taken = set(factors(node))
+            if row.target in taken and below <= taken:
+                return True
+    return False
+
+
+def _elements(node: ast.expr) -> list[ast.expr]:
+    return node.elts if isinstance(node, ast.Tuple | ast.List) else [node]
+
+
+def _given(nodes: list[ast.AST]) -> Iterator[tuple[str, ast.expr]]:
+    """What plain assignments give to paths."""
+    for node in (each for each in nodes if isinstance(each, ast.Assign)):
+        for target in node.targets:
+            both = _elements(target), _elements(node.value) if isinstance(target, ast.Tuple) else [node.value]
+            if len(both[0]) == len(both[1]):
+                yield from ((path_of(each), value) for each, value in zip(*both, strict=True))
+
+
+def _is_part(value: ast.expr) -> bool:
+    """Whether a size is a part of the ranks by what it is: of a group that stands, of one node, a common divisor."""
+    called = [node for node in ast.walk(value) if isinstance(node, ast.Call)]
+    for call in called:
+        name = path_of(call.func).rpartition(".")[2]
+        if name in _PARTS or (name == "get_world_size" and (call.args or call.keywords)):
+            return True
+    one = isinstance(value, ast.Constant) and value.value == 1
+    return one or any(isinstance(node, ast.Constant) and node.value == "LOCAL_WORLD_SIZE" for node in ast.walk(value))
+
+
+def _is_fixed(row: Quotient) -> bool:
+    """Whether the program writes out all sizes but the number of ranks: who changes them has the line before them."""
+    names = {factor.text for factor in (*row.size.over, *row.size.under) if factor.tag not in ("world", "dp")}
+    written = {path for path, value in _given(_around(row)) if isinstance(value, ast.Constant)}
+    return names <= written
+
+
+def _around(row: Quotient) -> list[ast.AST]:
+    """The nodes of the function, and the statements of its file."""
+    own = own_nodes(row.function.node) if row.function.node is not None else []
+    return [*own, *ast.iter_child_nodes(row.function.module.source.tree)]
+
+
 def _covered(checks: list[Check], size: Size) -> bool:
     """Whether tests of the world speak of every dimension below the bar."""
     spoken: set[str] = set()
@@ -111,6 +174,7 @@ def _report(row: Quotient, constraint: str, what: str, lost: str) -> Finding:
         help=f"check it first, and say which sizes would do (constraint `{constraint}`)",
         fix=_fix(row, above, below),
         context=f"{function.qualname}:{row.target}",
+        severity="note" if _is_fixed(row) else None,
     )
 
 
@@ -249,5 +313,41 @@ class Engine:
         dp_size = dist.get_world_size() // tp_size
         print(f"{dp_size} replicas")
         dist.new_group(list(range(tp_size)))
+""",
+    # multiplied back, and compared; arranged, which fails; what divides by what it is; the batch that is trained
+    """
+import math
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+def setup(tp_size):
+    world_size = dist.get_world_size()
+    dp_size = world_size // tp_size
+    assert dp_size * tp_size == world_size
+    return init_device_mesh("cuda", (dp_size, tp_size), mesh_dim_names=("dp", "tp"))
+
+def in_nodes():
+    world_size = dist.get_world_size()
+    tp_size = torch.cuda.device_count()
+    dp_size = world_size // tp_size
+    return init_device_mesh("cuda", (dp_size, tp_size), mesh_dim_names=("dp", "tp"))
+
+def at_most(wanted):
+    world_size = dist.get_world_size()
+    tp_size = math.gcd(wanted, world_size)
+    dp_size = world_size // tp_size
+    return init_device_mesh("cuda", (dp_size, tp_size), mesh_dim_names=("dp", "tp"))
+
+class Groups:
+    def __init__(self, tp_size, train_batch_size, micro_batch_size):
+        world_size = dist.get_world_size()
+        self.dp_size = world_size // tp_size
+        for row in torch.arange(world_size).reshape(self.dp_size, tp_size).tolist():
+            dist.new_group(row)
+        self.steps = train_batch_size // (micro_batch_size * world_size)
+        self.train_batch_size = self.steps * micro_batch_size * world_size
+        print(f"training {self.train_batch_size} of {train_batch_size}")
 """,
 ]

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.analysis.options.by_name import filled, passes
-from validator.analysis.sizes.dimensions import MODEL_PARALLEL, Dimensions, Size, quotient
+from validator.analysis.sizes.dimensions import MODEL_PARALLEL, Dimensions, Factor, Size, quotient, tag_of
 from validator.facts.text import path_of
 from validator.flow.objects import Objects
 from validator.flow.queries.outside_program import is_aside
@@ -148,9 +148,13 @@ class Quotients:
                 yield from self._tested(function, child, inside, lines, {**named, **more})
 
     def _compared(self, function: Method, node: ast.Compare, tests: tuple[ast.If, ...]) -> Iterator[Check]:
-        """`dp * tp != world_size`, whichever side the product stands on."""
-        sizes = [self.dimensions.size(function, each) for each in (node.left, node.comparators[0])]
-        for whole, parts in (sizes, sizes[::-1]):
+        """`dp * tp != world_size`, whichever side the product stands on. By the names that stand there, where one of
+        them is what the division gave: the size of the product is that of the whole."""
+        sides = (node.left, node.comparators[0])
+        for one, other in (sides, sides[::-1]):
+            whole, parts = self.dimensions.size(function, one), self.dimensions.size(function, other)
+            if parts.has("world") and isinstance(other, ast.BinOp) and isinstance(other.op, ast.Mult):
+                parts = Size(tuple(Factor(tag_of(text), text) for text in factors(other)))
             if whole.has("world") and not whole.under and parts.tags & MODEL_PARALLEL and not parts.has("world"):
                 yield Check(function, node, whole, parts, tests)
 
@@ -193,6 +197,14 @@ class Quotients:
             for a in c.args
             if not self.project.analysis(Objects).targets(row.function, c)
         )
+
+
+def factors(node: ast.expr) -> list[str]:
+    """The paths of which a product is made; an empty text for each factor that is no path."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return [*factors(node.left), *factors(node.right)]
+    path = path_of(node)
+    return ["" if path.startswith("?") else path]
 
 
 def _functions_at(module: Module, numbers: list[int]) -> Iterator[tuple[Method, int]]:
