@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 from validator.analysis.interfaces.company import Company
 from validator.analysis.interfaces.members import Members
-from validator.analysis.interfaces.missing_members import missing, older_release
+from validator.analysis.interfaces.missing_members import missing
 from validator.analysis.interfaces.unspelled import Unspelled, are_alike, is_method
 from validator.definitions import ClassDef
 from validator.errors import nearest
@@ -40,6 +40,7 @@ from validator.flow.objects import Objects
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.values import NONE_OBJ
+from validator.models.members.classes import members_of
 from validator.project import Project
 from validator.rule import Rule
 
@@ -66,9 +67,6 @@ def check_project(project: Project) -> Iterator[Finding]:
     for use in _uses(project):
         found.setdefault(use.cls, {}).setdefault(use.name, []).append(use)
     for cls, names in found.items():
-        older = older_release(project, [cls])
-        if older is not None and older.surely:
-            continue
         if len(names) <= max(1, len(cls.attributes) // _SHARE):
             yield from map(_report, names.values())
 
@@ -117,6 +115,8 @@ def _use(project: Project, place: Place) -> Use | None:
 
 
 def _of_own(project: Project, place: Place, cls: ClassDef) -> Use | None:
+    if any(place.value.data in (members_of(base) or ()) for base in cls.external_bases):
+        return None  # of an earlier release
     # what libraries call private comes and goes between their releases, of which one is known
     another_release = place.value.data.startswith("_") and cls.external_bases
     if project.analysis(Members).runs_known(cls, called=place.is_called) and not another_release:
@@ -386,6 +386,19 @@ def learn(strategy):
 )
 
 CORRECT = (
+    # what a base of a library had in earlier releases
+    """
+from transformers import Trainer
+
+
+class Distiller(Trainer):
+    def training_step(self, model, inputs):
+        loss = self.compute_loss(model, inputs)
+        return self.scaler.scale(loss) if self.do_grad_scaling else loss
+
+
+Distiller().train()
+""",
     # `__getattr__` makes something up, or asks another object; what it looks up is data, or put there by its name
     _METERS.replace("GIVES", "return lambda *given: (name, given)").format(name="log_every_batch", mark=""),
     _METERS.replace("GIVES", "return getattr(self.total, name)").format(name="log_every_batch", mark=""),

@@ -9,7 +9,7 @@ What it does
     that has the member is enough. Bases of the standard library, torch, transformers, trl, accelerate, peft, deepspeed,
     datasets and Lightning give what their classes have in any release, and what such libraries set on objects of
     others. A warning where annotations or callers alone say what the receiver is, or where the project does not ask for
-    a release of such a base that is known (transformers since 4.30); silent where it asks for an older one, and in
+    a release of such a base that is known (transformers since 3.5), a note where it asks for an older one. Silent in
     classes with another base outside the project, `__getattr__`, `setattr`, or a decorator that may add members; in
     mixins; behind `hasattr`, `isinstance` of the object, or `except AttributeError`.
 
@@ -26,7 +26,7 @@ from collections.abc import Iterator
 
 from validator.analysis.interfaces.missing_members import Older, Use, older_release, uses_of_missing
 from validator.errors import nearest
-from validator.finding import Finding, Related
+from validator.finding import Finding, Related, Severity
 from validator.flow.objects import Objects
 from validator.project import ClassDef, Project
 from validator.rule import Rule
@@ -42,8 +42,6 @@ def check_project(project: Project) -> Iterator[Finding]:
         by_class.setdefault(use.classes, {}).setdefault(use.name, []).append(use)
     for classes, names in by_class.items():
         older = older_release(project, classes)
-        if older is not None and older.surely:
-            continue
         if len(names) >= _MANY:
             if not any(use.said for uses in names.values() for use in uses):  # else the annotation is what is wrong
                 yield _half_rewritten(classes, names, older)
@@ -79,13 +77,19 @@ def _report(project: Project, use: Use, uses: list[Use], older: Older | None) ->
         help=_advice(project, use),
         related=[*where, *(Related(path, line, f"`{use.name}` is used here too") for path, line in others)],
         context=f"{use.classes[0].qualname}.{use.name}:{use.function.qualname}",
-        severity="warning" if use.said or older is not None else RULE.severity,
+        severity=_severity(older, use.said),
     )
 
 
 def _basis(older: Older | None) -> str:
     """What a finding rests on where nothing says which release of a library is used."""
     return f"; nor has its base in {older.library} {older.first} and later" if older is not None else ""
+
+
+def _severity(older: Older | None, said: bool) -> Severity:
+    if older is None:
+        return "warning" if said else RULE.severity
+    return "note" if older.surely else "warning"
 
 
 def _half_rewritten(classes: tuple[ClassDef, ...], names: dict[str, list[Use]], older: Older | None) -> Finding:
@@ -103,7 +107,7 @@ def _half_rewritten(classes: tuple[ClassDef, ...], names: dict[str, list[Use]], 
         help="set them in `__init__`, inherit them again, or remove the code that needs them",
         related=related,
         context=f"{classes[0].qualname}:members",
-        severity="warning" if older is not None else RULE.severity,
+        severity=_severity(older, False),
     )
 
 
@@ -473,7 +477,7 @@ class Trainer:
 """
 
 CORRECT = (
-    # a release that is older than those that are known
+    # what older releases have
     """
 # file: requirements.txt
 transformers==4.28.1
@@ -484,9 +488,9 @@ from transformers import Trainer
 class Distiller(Trainer):
     def training_step(self, model, inputs):
         loss = self.compute_loss(model, inputs)
-        if self.use_scaled_half_precision:
+        if self.do_grad_scaling:
             return self.scaler.scale(loss)
-        return loss
+        return loss if self.use_amp or self.is_world_master() else loss / 2
 
 
 Distiller().train()

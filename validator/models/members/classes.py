@@ -17,7 +17,8 @@ _TABLES = {
     "lightning_fabric": "pytorch_lightning",
 }  # fmt: skip
 _PYTHON = "python"
-_KEEPING = frozenset({_PYTHON, "torch"})  # what their classes have had they still have
+_KEEPING = frozenset({_PYTHON, "torch"})  # what their classes have had they still have, but for these
+_CHANGING = ("torch.nn.parallel.", "torch.distributed.")
 _SAME = {"lightning.pytorch.": "pytorch_lightning.", "lightning.fabric.": "lightning_fabric."}  # under another name
 # By table the libraries that set attributes on objects of classes of others, which they are made to work with.
 _HANDLING = {
@@ -66,9 +67,10 @@ def members_of(name: str) -> frozenset[str] | None:
 @cache
 def known_since(name: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
     """The libraries that define a class and those above it, each with the oldest release of which the members are
-    known; without those whose classes lose none."""
-    tables = {table for home in _lineage(name) or {} if (table := _table_of(home)) is not None}
-    return tuple((table, _load(table).first) for table in sorted(tables - _KEEPING))
+    known; without classes that lose none."""
+    homes = (home for home in _lineage(name) or {} if home.startswith(_CHANGING) or _table_of(home) not in _KEEPING)
+    tables = {table for home in homes if (table := _table_of(home)) is not None}
+    return tuple((table, _load(table).first) for table in sorted(tables))
 
 
 @cache
