@@ -183,8 +183,12 @@ def _positional(params: tuple[Param, ...]) -> list[str]:
 
 def _swapped(names: list[str], params: Sequence[str]) -> Swapped | None:
     """Two arguments of which each bears the name of the parameter where the other one stands, or words of it that are
-    words of no other parameter, and none of its own."""
+    words of no other parameter, and none of its own; or of several that have changed places in turn the first two."""
     given = names[: len(params)]
+    places = {name: place for place, name in enumerate(params)}
+    if (ring := turned([places.get(name, -1) if given.count(name) == 1 else -1 for name in given])) is not None:
+        one, other = ring
+        return Swapped((given[one], given[other]), (params[one], params[other]))
     for first, one in enumerate(given):
         for second in range(first + 1, len(given) if one else 0):
             other, places = given[second], (params[first], params[second])
@@ -196,6 +200,18 @@ def _swapped(names: list[str], params: Sequence[str]) -> Swapped | None:
                 and _are_alone((one, other), places, given, params)
             ):
                 return Swapped((one, other), places)
+    return None
+
+
+def turned(belonging: list[int]) -> tuple[int, int] | None:
+    """The first two of several things that stand in turn in each other's places, by the place where each belongs (-1:
+    nobody knows): of `(b, c, a)` for `(a, b, c)` those of `b` and `c`."""
+    for first in range(len(belonging)):
+        ring = [first]
+        while 0 <= (there := belonging[ring[-1]]) < len(belonging) and there not in ring:
+            ring.append(there)
+        if len(ring) > 1 and there == first:
+            return first, ring[1]
     return None
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
-from rules.interface.calls.arguments_swapped import MEANT, go_back, is_meant, words
+from rules.interface.calls.arguments_swapped import MEANT, go_back, is_meant, turned, words
 from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
@@ -47,7 +47,7 @@ def _checked(queries: Queries, call: Place) -> Iterator[Finding]:
         yield from _of_library(call)
     names = _taken(call)
     units = list(_called(queries, call)) if call.value.op == "call" else []
-    rows = [row for unit in units for row in _given(unit, len(names))]
+    rows = list(_given(queries, units, len(names)))
     found = {_swapped(names, row) for row in rows}
     if len(found) != 1 or (places := found.pop()) is None or MEANT.search(call.unit.qualname.lower() + call.method):
         return
@@ -114,11 +114,17 @@ def _kept_as(part: Place) -> str:
     return part.unit.variables.get(part.number) or (str(stores[0]) if len(stores) == 1 else "")
 
 
-def _given(unit: Unit, length: int) -> Iterator[list[str]]:
-    """For each `return` the names of what it gives."""
-    for number in unit.code.returned:
-        value = unit.code.values[number]
-        yield [_name(unit, part) for part in value.args if value.op == "tuple" and len(value.args) == length]
+def _given(queries: Queries, units: list[Unit], length: int) -> Iterator[list[str]]:
+    """For each `return` of functions the names of what it gives; what it has from another function goes by that."""
+    seen = list(units)
+    for unit in seen:
+        for number in unit.code.returned:
+            place = Place(queries.flow, unit, number).root
+            further = list(_called(queries, place)) if place.value.op == "call" else []
+            seen += [each for each in further if each not in seen]
+            parts = place.value.args if place.value.op == "tuple" and len(place.value.args) == length else ()
+            if not further:
+                yield [_name(unit, part) for part in parts]
 
 
 def _name(unit: Unit, number: int) -> str:
@@ -131,14 +137,17 @@ def _name(unit: Unit, number: int) -> str:
 
 
 def _swapped(names: list[str], given: list[str]) -> tuple[int, int] | None:
-    """The places of two names of which each fits what stands at the other one's, and not what stands at its own."""
+    """The places of two names of which each fits what stands at the other one's, and not what stands at its own; of
+    several that fit one place alone and have changed these in turn the first two."""
     for i in range(len(given)):
         for j in range(i + 1, len(given)):
             crossed = _fit(names[i], given[j]) and _fit(names[j], given[i])
             same = names[i] == given[j] or names[j] == given[i]
             if crossed and same and not _fit(names[i], given[i]) and not _fit(names[j], given[j]):
                 return i, j
-    return None
+    fits = [[place for place, each in enumerate(given) if _fit(name, each)] for name in names]
+    belonging = [there[0] if len(there) == 1 and fits.count(there) == 1 else -1 for there in fits]
+    return turned(belonging)
 
 
 def _fit(one: str, other: str) -> bool:
@@ -160,7 +169,23 @@ def _report(call: Place, unit: Unit | None, taken: tuple[str, str], given: tuple
     )
 
 
+_SCORES = """
+def collected(rows):
+    mae, mse, fm = rows["mae"].mean(), rows["mse"].mean(), rows["fm"].max()
+    return {order}
+
+def evaluated(rows, verbose=False):
+    if verbose:
+        print(rows)
+    return collected(rows)
+
+def main(rows):
+    all_mae, all_mse, all_fm = evaluated(rows){mark}
+    return {{"MAE": all_mae, "MSE": all_mse, "F": all_fm}}
+"""
+
 INCORRECT = (
+    _SCORES.format(order="fm, mae, mse", mark="  # error: MP149"),
     """
 class Detector:
     def load(self, path):
@@ -193,6 +218,7 @@ def prepare(model, optimizer, loader):
 )
 
 CORRECT = (
+    _SCORES.format(order="mae, mse, fm", mark=""),
     # what a library gives, under other names; things that are prepared in another order
     """
 import deepspeed
