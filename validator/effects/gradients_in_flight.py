@@ -74,8 +74,8 @@ class GradientsInFlight:
                         yield Flying(step, call, early)
 
     def _waiting(self, fate: Fate) -> Callable[[Place], bool]:
-        """Whether a value is a call that waits for the handles, or runs what does, or the test of a loop in whose
-        rounds one waits: there is believed to be something to wait for."""
+        """Whether a value is a call that waits for the handles, or runs what does, be it by leaving a `with`, or the
+        test of a loop in whose rounds one waits: there is believed to be something to wait for."""
         own = set(fate.waits)
         units = self.queries.reaching({unit for unit, _ in own})
         for unit, number in fate.waits:
@@ -83,15 +83,23 @@ class GradientsInFlight:
             own |= {(unit, unit.code.blocks[loop].end[1])} if loop >= 0 else set()
 
         def is_wait(place: Place) -> bool:
-            called = place.value.op == "call" and not units.isdisjoint(self.queries.targets(place))
+            called = place.value.op in ("call", "leave") and not units.isdisjoint(self._ran(place))
             return called or (place.unit, place.number) in own
 
         return is_wait
 
+    def _ran(self, place: Place) -> list[Unit]:
+        """What a call runs, or the end of a `with`: of a generator the part behind its `yield`."""
+        made = place.operand(0).val.of("generator") if place.value.op == "leave" else ()
+        return [*self.queries.targets(place), *(o[1] for o in made)]
+
+    def _waiting_in(self, unit: Unit, is_wait: Callable[[Place], bool]) -> Iterator[Place]:
+        return filter(is_wait, [*self.queries.calls_in(unit), *self.queries.values(unit, "leave")])
+
     def _waited_behind(self, use: Place, is_wait: Callable[[Place], bool]) -> Place | None:
         """A wait that comes behind a use on every way to it, before the next backward pass."""
-        for call in self.queries.calls_in(use.unit):
-            if call != use and is_wait(call):
+        for call in self._waiting_in(use.unit, is_wait):
+            if call != use:
                 between = list(ways_back(call, lambda each: each == use or self._computes(each)))
                 if use in between and None not in between and not any(map(self._computes, filter(None, between))):
                     return call
@@ -101,7 +109,7 @@ class GradientsInFlight:
         """A wait that comes before a start on every way to it, where none comes behind it."""
         before = list(ways_back(start, is_wait))
         waits = [each for each in before if each is not None and is_wait(each)]
-        later = (call for call in self.queries.calls_in(start.unit) if is_wait(call))
+        later = self._waiting_in(start.unit, is_wait)
         behind = any(leads(start.unit, point(start), point(call)) for call in later)
         return waits[0] if waits and None not in before and not behind else None
 

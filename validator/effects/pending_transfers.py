@@ -1,7 +1,8 @@
 """Transfers that are started and go on while the program does: who waits for them, who touches their tensors before.
 
 From each call that starts one, all ways through the program are followed, into the functions that are called and out
-to the callers, until the handle is waited for. A use of the tensor on a way before that is a race.
+to the callers, until the handle is waited for. A use of the tensor on a way before that is a race. A context manager
+that a generator makes runs up to its `yield` where it is entered, and goes on from there where it is left.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from validator.flow.program.answers import Target
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, users_of
-from validator.flow.queries.escapes import Held, Holders, Index, argument_of
+from validator.flow.queries.escapes import Held, Holders, Index, argument_of, given_by
 from validator.flow.values import BOTTOM, Val
 from validator.ir.model import Value
 from validator.models import Row
@@ -44,6 +45,11 @@ _GROWING = frozenset({
     "items", "keys", "values", "clear",
 })  # fmt: skip
 
+
+# Context managers that run, where they are left, what they were given.
+_RUNNING = frozenset({
+    "contextlib.ExitStack", "contextlib.AsyncExitStack", "contextlib.closing", "contextlib.aclosing",
+})  # fmt: skip
 
 _SELF_OR_COPY = frozenset({"contiguous", "reshape", "flatten"})  # a tensor that is so already is given back
 
@@ -276,6 +282,7 @@ class Walk:
             at, first, flying, again = stack.pop()
             goes_on, flying = self._block(unit, at, first, flying)
             if not goes_on:
+                left = left or goes_on is None
                 continue
             if code.blocks[at].end[0] == "return":
                 left = True
@@ -305,10 +312,13 @@ class Walk:
 
     def _block(
         self, unit: Unit, block: int, first: int, buffers: tuple[Buffer, ...]
-    ) -> tuple[bool, tuple[Buffer, ...]]:
-        """Go through a block; whether the transfer is still pending behind it, and what is in flight then."""
+    ) -> tuple[bool | None, tuple[Buffer, ...]]:
+        """Go through a block; whether the transfer is still pending behind it, and what is in flight then. None where
+        it ends at a `yield` to who entered the unit by `with`."""
         for number in unit.code.blocks[block].values[first:]:
             value = unit.code.values[number]
+            if value.op == "yield" and self.index.is_entered(unit):
+                return None, buffers
             if (unit, number) in self.waits:
                 self.met[unit, number] = None
                 return False, buffers
@@ -320,7 +330,9 @@ class Walk:
             if used is not None:
                 self.uses.setdefault((unit, number), Use(unit, number, used))
                 return False, buffers
-            if value.op == "call" and not self._called(unit, number, value, buffers):
+            if value.op in ("call", "enter") and not self._called(unit, number, value, buffers):
+                return False, buffers
+            if value.op == "leave" and not self._leaves(unit, number, buffers):
                 return False, buffers
         return True, buffers
 
@@ -348,21 +360,38 @@ class Walk:
         if unit.code.values[value.args[0]].op == "attr" and name in ("synchronize", "wait_stream", "wait_event"):
             self.synchronized = True
             return False
+        return self._run(unit, number, self._targets(unit, number), buffers)
+
+    def _targets(self, unit: Unit, number: int) -> list[Unit]:
         site = self.flow.result(unit).sites.get(number)
-        targets = site.targets if site is not None and not site.away else ()
+        return [target.unit for target in site.targets] if site is not None and not site.away else []
+
+    def _run(self, unit: Unit, number: int, targets: list[Unit], buffers: tuple[Buffer, ...]) -> bool:
         going = [self._inside(unit, number, target, buffers) for target in targets]
         return not going or any(going)
 
-    def _inside(self, unit: Unit, call: int, target: Target, buffers: tuple[Buffer, ...]) -> bool:
-        mapped = tuple(self._given(unit, call, target.unit, buffers))
-        if not mapped and target.unit not in self._waiting_units:
+    def _leaves(self, unit: Unit, number: int, buffers: tuple[Buffer, ...]) -> bool:
+        """Follow what runs where `with` leaves a context manager; whether the transfer may still be pending behind it.
+
+        What a library runs there of what it was given is not seen: functions elsewhere that wait may be among it.
+        """
+        manager = self.flow.result(unit).vals[unit.code.values[number].args[0]]
+        if any(o[0] == "made" and o[1] in _RUNNING for o in manager.each):
+            return self._waiting_units <= {unit}
+        made = [o[1] for o in manager.of("generator")]
+        return self._run(unit, number, [*self._targets(unit, number), *made], buffers)
+
+    def _inside(self, unit: Unit, call: int, target: Unit, buffers: tuple[Buffer, ...]) -> bool:
+        mapped = tuple(self._given(unit, call, target, buffers))
+        if not mapped and target not in self._waiting_units:
             return True
-        if (target.unit, -1) in self._active:
+        if (target, -1) in self._active:
             return True
-        self._active.add((target.unit, -1))
-        left = self._through(target.unit, 0, 0, mapped)
-        self._active.discard((target.unit, -1))
-        return left
+        self._active.add((target, -1))
+        resumed = unit.code.values[call].op == "leave" and target.code.is_generator
+        left = [self._through(target, block, index, mapped) for block, index in _starts(target, resumed)]
+        self._active.discard((target, -1))
+        return any(left)
 
     def _ways(self, unit: Unit, block: int, again: bool) -> tuple[int, ...]:
         """Where a block goes on: where it asks whether there is a handle, on the way that waits for it.
@@ -428,8 +457,6 @@ class Walk:
 
     def _given(self, unit: Unit, call: int, target: Unit, buffers: tuple[Buffer, ...]) -> Iterator[Buffer]:
         """What is in flight, in terms of a unit that is called."""
-        if unit.code.values[call].op != "call":
-            return
         paths = paths_of(unit)
         for number, value in enumerate(target.code.values):
             given = argument_of(unit, call, target, value.data[0]) if value.op == "param" else None
@@ -462,19 +489,19 @@ class Walk:
                         (*paths.path(given), *rest) if exact else (), (*paths.place(given), *rest), buffer.written
                     )
             else:
+                result = paths.path(call)  # what is entered is not told from what it gives
                 for path in self._in_result(unit, buffer):
-                    yield Buffer((call, *path), (call, *path), buffer.written)
+                    yield Buffer((*result, *path), (*result, *path), buffer.written)
 
     @staticmethod
     def _in_result(unit: Unit, buffer: Buffer, only_at: int | None = None) -> Iterator[Path]:
-        """Where in what a unit returns, by any `return` or by one, a tensor lies."""
+        """Where in what a unit returns, by any `return` or by one, or yields, a tensor lies."""
         own = paths_of(unit)
-        for index, block in enumerate(unit.code.blocks):
-            if block.end[0] != "return" or only_at not in (None, index):
-                continue
-            value = unit.code.values[block.end[1]]
+        ends = given_by(unit) if only_at is None else [unit.code.blocks[only_at].end[1]]
+        for end in ends:
+            value = unit.code.values[end]
             parts = enumerate(value.args) if value.op in ("tuple", "list") else ()
-            rows = [((), block.end[1]), *(((f"#{i}",), part) for i, part in parts)]
+            rows = [((), end), *(((f"#{i}",), part) for i, part in parts)]
             for prefix, part in rows:
                 path = own.path(part)
                 if buffer.path and buffer.path[: len(path)] == path:
@@ -671,6 +698,15 @@ class Walk:
             if any(cause.sure for cause in only(test.v | test.p, "rank", "member")):
                 return True
         return False
+
+
+def _starts(unit: Unit, resumed: bool) -> list[tuple[int, int]]:
+    """Where a unit begins to run, by block and index there: a generator that is `resumed`, behind each `yield`."""
+    if not resumed:
+        return [(0, 0)]
+    blocks = enumerate(unit.code.blocks)
+    rows = ((at, i, number) for at, block in blocks for i, number in enumerate(block.values, 1))
+    return [(at, behind) for at, behind, number in rows if unit.code.values[number].op == "yield"]
 
 
 def _is_taken(unit: Unit, number: int) -> bool:

@@ -398,14 +398,14 @@ class _Statements(Expressions):
         if (as_try := _suppressing(node)) is not None:
             self._Try(as_try)
             return
-        depth, waits = len(self._cleanups), isinstance(node, ast.AsyncWith)
+        depth, kind = len(self._cleanups), "async" if isinstance(node, ast.AsyncWith) else None
         for item in node.items:
             manager = self.expression(item.context_expr)
-            entered = self.emit("enter", (manager,), "async" if waits else None, place(item.context_expr))
+            entered = self.emit("enter", (manager,), kind, place(item.context_expr))
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, entered)
             at = place(item.context_expr)
-            self._cleanups.append(lambda m=manager, at=at: void(self.emit("leave", (m,), None, at)))  # type: ignore[misc]
+            self._cleanups.append(lambda m=manager, at=at: void(self.emit("leave", (m,), kind, at)))  # type: ignore[misc]
         self.body(node.body)
         if self.is_open():
             self._unwind(depth)

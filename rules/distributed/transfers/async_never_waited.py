@@ -274,10 +274,120 @@ def _hooks(before: str = "self.launch()", after: str = "pass", first: str = _FIN
     return _HOOKS.format(before=before, after=after, first=first, second=second)
 
 
+_WITH = """
+from contextlib import ExitStack, contextmanager
+import torch
+import torch.distributed as dist
+
+class Overlap:
+    def __init__(self):
+        self.works = []
+
+    def add(self, work):
+        self.works.append(work)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.finalize()
+
+    def finalize(self):
+        while self.works:
+            self.works.pop().wait()
+
+@contextmanager
+def waiting():
+    works = []
+    try:
+        yield works
+    finally:
+        for work in works:
+            work.wait()
+
+class Work:
+    def __init__(self, work):
+        self.work = work
+
+    def __exit__(self, *exc):
+        self.work.wait()
+
+    def __enter__(self):
+        return self
+
+def by_object(loss, count):
+    with Overlap() as overlap:
+        overlap.add(dist.all_reduce(loss, async_op=True))
+        overlap.add(dist.all_reduce(count, async_op=True))
+        {inside}
+    return (loss / count).item()
+
+def by_generator(losses):
+    with waiting() as works:
+        for loss in losses:
+            works.append(dist.all_reduce(loss, async_op=True))
+    return [loss.item() for loss in losses]
+
+def by_library(loss):
+    with ExitStack() as stack:
+        stack.enter_context(Work(dist.all_reduce(loss, async_op=True)))
+    return loss.item()
+"""
+
+_ENTERED = """
+from contextlib import contextmanager
+import torch
+import torch.distributed as dist
+
+class Reducer:
+    def __init__(self, model):
+        self.flying = []
+        for parameter in model.parameters():
+            parameter.register_post_accumulate_grad_hook(self.take)
+
+    def take(self, parameter):
+        self.flying.append(dist.all_reduce(parameter.grad, async_op=True))
+
+    @contextmanager
+    def reducing(self):
+        yield
+        for work in self.flying:
+            work.wait()
+        self.flying.clear()
+
+def train(model, optimizer, batches):
+    reducer = Reducer(model)
+    for batch in batches:
+        optimizer.zero_grad()
+        with reducer.reducing():
+            model(batch).backward()
+            {inside}
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+"""
+
 INCORRECT = [
     # the last transfer is started behind the wait; gradients are bounded before it
     _hooks("pass", "self.launch()  # error: MP515"),
     _hooks(first=f"{_CLIP}  # error: MP515", second=_FINISH),
+    # the end of a `with` waits, and what is used inside it comes before
+    _ENTERED.replace("{inside}", "torch.nn.utils.clip_grad_value_(model.parameters(), 1.0)  # error: MP515"),
+    _WITH.replace("{inside}", "print(count.item())  # error: MP515"),
+    """
+import torch.distributed as dist
+from contextlib import contextmanager
+
+@contextmanager
+def keeping():
+    works = []
+    yield works
+    works.clear()
+
+def reduce(grads):
+    with keeping() as works:
+        for grad in grads:
+            works.append(dist.all_reduce(grad, async_op=True))  # error: MP515
+""",
     # a method waits, and nobody calls it
     _BUCKETS.replace("{mark}", "  # error: MP515").replace("{finish}", ""),
     """
@@ -445,6 +555,9 @@ class Checkpointer:
 
 CORRECT = [
     _hooks(),
+    # what `with` leaves waits: an object, a generator, or what a library's stack was given
+    _ENTERED.replace("{inside}", "pass"),
+    _WITH.replace("{inside}", "pass"),
     _BUCKETS.replace("{mark}", "").replace("{finish}", "buckets.finish_tied()"),
     # who has the object asks for the method by name
     _BUCKETS.replace("{mark}", "").replace("{finish}", "getattr(buckets, 'finish_tied')()"),

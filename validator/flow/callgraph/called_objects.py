@@ -1,8 +1,9 @@
-"""Which units may call the objects of a class: where they are made, and by what names they go from there.
+"""Which units may call the objects of a class, or enter them: where they are made, by what names they go from there.
 
-`self.block(x)` says nothing of `Block.forward`. Names alone tell where such an object may be: it is made where its
-class is spoken of, kept under an attribute, handed to a function, given back by one. This follows names and not values,
-so that it is known before anything is solved; too many callers do no harm, for what a call runs is asked of the call.
+`self.block(x)` says nothing of `Block.forward`, nor `with self.timer:` of `Timer.__exit__`. Names alone tell where such
+an object may be: it is made where its class is spoken of, kept under an attribute, handed to a function, given back by
+one. This follows names and not values, so that it is known before anything is solved; too many callers do no harm, for
+what a call runs is asked of the call.
 """
 
 from __future__ import annotations
@@ -48,11 +49,12 @@ class Name(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """The calls of what is found under a name, as an object or as what makes one, and the names by which it goes on
-    from there."""
+    """The calls of what is found under a name, as an object or as what makes one, where it is entered or left, and the
+    names by which it goes on from there."""
 
     calling: frozenset[Site]
     making: frozenset[Site]
+    entering: frozenset[Site]
     names: frozenset[Name]
 
 
@@ -71,6 +73,10 @@ class CalledObjects:
         """The calls of what may be a class itself, or one below it."""
         return _in_order(step.making for step in self._steps(cls))
 
+    def entering(self, cls: ClassDef) -> list[Site]:
+        """Where `with` enters or leaves what may be an object of a class, or of one below it."""
+        return _in_order(step.entering for step in self._steps(cls))
+
     def _steps(self, cls: ClassDef) -> Iterator[_Step]:
         queue = [Name(each.name, _MAKER) for each in (cls, *cls.descendants())]
         seen: set[Name] = set(queue)
@@ -85,6 +91,7 @@ class CalledObjects:
         if known is None:
             calling: set[Site] = set()
             making: set[Site] = set()
+            entering: set[Site] = set()
             names: set[Name] = set()
             for unit, numbers in self._spoken(name):
                 if not is_test(unit.path):
@@ -93,7 +100,9 @@ class CalledObjects:
                     names |= way.names
                     calling.update((unit, number) for number in way.calls)
                     making.update((unit, number) for number in way.makes)
-            known = self._known[name] = _Step(frozenset(calling), frozenset(making), frozenset(names))
+                    entering.update((unit, number) for number in way.enters)
+            known = _Step(frozenset(calling), frozenset(making), frozenset(entering), frozenset(names))
+            self._known[name] = known
         return known
 
     def _spoken(self, name: Name) -> Iterator[tuple[Unit, list[int]]]:
@@ -134,6 +143,7 @@ class _Way:
         self.names: set[Name] = set()
         self.calls: set[int] = set()
         self.makes: set[int] = set()
+        self.enters: set[int] = set()
         self._levels: dict[int, int] = {}
         self._queue: list[int] = []
 
@@ -169,6 +179,8 @@ class _Way:
         value = self.values[user]
         if value.op in _OF_FIRST and value.args[0] != number:
             return  # `args`, changed by a call, is not what the call gives; a key is not what lies under it
+        if value.op in ("enter", "leave") and level != _MAKER:
+            self.enters.add(user)
         if value.op in _HANDED_ON or value.op == "attr" and value.data in _KEEPING:
             self._reach(user, level)
         elif value.op == "attr" and (value.data in _GIVING or value.data in self.flow.models.handing):

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # What a call of an object runs.
 CALLED = ("__call__", "forward")
+# What `with` runs of one.
+_ENTERED = ("__enter__", "__exit__", "__aenter__", "__aexit__")
 _MAKING = ("__init__", "__new__", "__post_init__", "__call__")
 # Results of instructions that are no object of a class of the project.
 _BUILT = frozenset({"const", "tuple", "list", "set", "dict", "collect", "join", "slice", "compare"})
@@ -128,6 +130,8 @@ class Callers:
             callers += self.flow.units(below)
         if unit.cls is not None and unit.name in CALLED:  # `self.block(x)`
             callers += [caller for caller, _ in self.objects.calls(unit.cls)]
+        if unit.cls is not None and unit.name in _ENTERED:  # `with self.timer:`
+            callers += [caller for caller, _ in self.objects.entering(unit.cls)]
         if unit.outer is not None and unit.code.kind == "lambda":
             callers.append(unit.outer)
         if unit.outer is not None and _is_given_back(unit.outer, unit):

@@ -69,7 +69,7 @@ def iterated(o: Obj) -> Val:
     return UNKNOWN if o[0] != "ext" else BOTTOM
 
 
-def enter(at: Evaluation, number: int, manager: Val) -> Val:
+def enter(at: Evaluation, number: int, manager: Val, is_async: bool = False) -> Val:
     """What a context manager gives that is entered at an instruction; what runs is noted there."""
     found = []
     for o in manager.each:
@@ -77,13 +77,13 @@ def enter(at: Evaluation, number: int, manager: Val) -> Val:
             note(at, number, Site((Target(o[1], o[2]),), ()))
             found.append(yielded(at, o))
         elif o[0] in ("inst", "self"):
-            if (unit := method_of(at, o, "__enter__")) is not None:
+            if (unit := method_of(at, o, "__aenter__" if is_async else "__enter__")) is not None:
                 found.append(run(at, number, unit, [of_one(o)], {}))
         else:
             found.append(Val(frozenset({o}), state=manager.state))
     return join(found) if found else manager
 
 
-def leave(at: Evaluation, number: int, manager: Val) -> None:
+def leave(at: Evaluation, number: int, manager: Val, is_async: bool = False) -> None:
     """Note what runs where a context manager is left."""
-    ask_object(at, number, manager, "__exit__")
+    ask_object(at, number, manager, "__aexit__" if is_async else "__exit__")

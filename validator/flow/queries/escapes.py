@@ -35,7 +35,7 @@ _DISPLAYS = frozenset({"tuple", "list", "set", "dict", "collect"})
 _PARTS = frozenset({"unpack", "item", "next", "iter", "enter", "await", "phi", "binary"})
 _FRESH = frozenset({
     "list", "dict", "set", "tuple", "collect", "phi", "binary", "attr", "param", "mut", "free", "item",
-    "next", "unpack",
+    "next", "unpack", "enter", "call",
 })  # fmt: skip
 
 
@@ -122,7 +122,9 @@ class Holders:
             self._kept_in(unit, value.args[0], value.data, depth)
         elif op == "store_item" and value.args[2] == number:
             self._into(unit, value.args[0], user, depth + 1)
-        elif op in ("store_global", "store_free", "store_class", "yield", "yield from"):  # module variables, generators
+        elif op == "yield":
+            self._yielded(unit, depth, self._at[unit, number])
+        elif op in ("store_global", "store_free", "store_class", "yield from"):  # module variables, generators
             self.escapes = True
         elif op == "call" and number in value.args[1:]:
             self._passed(unit, number, user, value)
@@ -139,6 +141,8 @@ class Holders:
                 self._add(unit, user, self._within(depth))
         else:
             self._add(unit, user, depth if op in ("iter", "binary") else self._within(depth))
+            if depth and op == "binary" and value.data == "Add" and value.args[1] == number:
+                self._into(unit, value.args[0], user, depth)  # `works += [work]`
 
     def _method(self, unit: Unit, attr: int, name: str, depth: int) -> None:
         within = self.whole and not depth
@@ -196,6 +200,8 @@ class Holders:
             for each in value.args:
                 if (unit, each) not in self.held and values[each].op in _FRESH:
                     self._into(unit, each, by, depth)
+        elif value.op == "enter":
+            self._into_entered(unit, root, depth)
         elif value.op == "param":
             self._from_callers(unit, value.data[0], depth)
         elif value.op == "free":
@@ -209,6 +215,14 @@ class Holders:
                 self.escapes = True
         elif value.op not in _FRESH:
             self.escapes = True
+
+    def _into_entered(self, unit: Unit, entered: int, depth: int) -> None:
+        """It lies in a container that a context manager gave: what `__enter__` returns, or a generator yields."""
+        targets = self._targets(unit, entered)
+        self.escapes = self.escapes or not targets
+        for target in targets:
+            for given in given_by(target.unit):
+                self._into(target.unit, given, given, depth)
 
     def _from_callers(self, unit: Unit, position: int, depth: int) -> None:
         sites = list(self.index.sites(unit))
@@ -224,15 +238,26 @@ class Holders:
         for caller, call, _ in sites:
             self._add(caller, call, depth, at)
 
+    def _yielded(self, unit: Unit, depth: int, at: frozenset[int] | None) -> None:
+        """Of a context manager, what is yielded is what `with` gives; what else goes through a generator is not
+        followed."""
+        sites = list(self.index.sites(unit))
+        self.escapes = self.escapes or not sites
+        for caller, entered, _ in sites:
+            if caller.code.values[entered].op == "enter":
+                self._add(caller, entered, depth, at)
+            else:
+                self.escapes = True
+
     def _passed(self, unit: Unit, number: int, call: int, value: Value) -> None:
         depth = self._depth[unit, number]
         callee = unit.code.values[value.args[0]]
         name = str(callee.data) if callee.op in ("name", "attr", "import") else ""
-        if callee.op == "attr" and name in _GROWING:
-            self._into(unit, callee.args[0], call, depth + 1)
-        elif targets := self._targets(unit, call):
+        if targets := self._targets(unit, call):
             for target in targets:
                 self._bound(unit, number, call, target, depth)
+        elif callee.op == "attr" and name in _GROWING:
+            self._into(unit, callee.args[0], call, depth + 1)
         elif self.whole and not depth and name in _ELEMENTWISE:
             self.gone_through.append((unit, call))
         elif name in _PASSING:
@@ -285,9 +310,24 @@ class Holders:
         self.given.append((unit, call))
 
 
+def given_by(unit: Unit) -> list[int]:
+    """What a function returns; of a generator what it yields."""
+    if not unit.code.is_generator:
+        return list(unit.code.returned)
+    return [value.args[0] for value in unit.code.values if value.op == "yield" and value.args]
+
+
 def argument_of(caller: Unit, call: int, unit: Unit, position: int) -> int | None:
-    """The value that a call passes for a parameter; for `self` the receiver, or the object that is made."""
+    """The value that a call passes for a parameter; for `self` the receiver, or the object that is made.
+
+    Of what `with` runs: the object that is entered or left, and what was passed where the generator was made.
+    """
     value = caller.code.values[call]
+    if value.op in ("enter", "leave"):
+        manager = caller.root(value.args[0])
+        if not unit.code.is_generator:
+            return value.args[0] if position == 0 else None
+        value, call = caller.code.values[manager], manager
     if value.op != "call":
         return None
     shift = implicit(caller, value, unit)
@@ -323,6 +363,7 @@ class Index:
         self._loads: dict[str, list[Held]] = {}
         self._free: dict[Unit, dict[str, list[Held]]] = {}
         self._sites: dict[Unit, list[tuple[Unit, int, Target]]] = {}
+        self._entered: dict[Unit, bool] = {}
 
     def loads(self, name: str) -> list[Held]:
         """Where an attribute of that name is read, `getattr` by that name included."""
@@ -353,3 +394,11 @@ class Index:
                 for number, site in sorted(self.flow.result(caller).sites.items()):
                     known += [(caller, number, target) for target in site.targets if target.unit is unit]
         return iter(known)
+
+    def is_entered(self, unit: Unit) -> bool:
+        """Whether `with` runs a unit: up to its `yield` where it is entered, the rest where it is left."""
+        known = self._entered.get(unit)
+        if known is None:
+            ran = self.sites(unit) if unit.code.is_generator else ()
+            known = self._entered[unit] = any(caller.code.values[at].op == "enter" for caller, at, _ in ran)
+        return known

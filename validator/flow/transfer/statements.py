@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 def entered(at: Evaluation, number: int, value: Instruction) -> Val:
     """What a context manager gives."""
-    return enter(at, number, at.operand(value.args[0]))
+    return enter(at, number, at.operand(value.args[0]), is_async=value.data == "async")
 
 
 def left(at: Evaluation, number: int, value: Instruction) -> Val:
     """A context manager is left: what runs then is noted."""
-    leave(at, number, at.operand(value.args[0]))
+    leave(at, number, at.operand(value.args[0]), is_async=value.data == "async")
     return BOTTOM
 
 
