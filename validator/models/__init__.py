@@ -89,6 +89,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
   to the ranks or come from them.
 
 `[seeds]`: a library with a random state of its own -> the calls that seed it, the seed being the first argument.
+`[restores]`: such a library -> the calls that set its state to one that was kept; `with`: context managers that give
+back, where they are left, the state that they were entered with.
 `[objects]`, by name: `iterates = "data"`, `generates = true` (methods draw random numbers), `attributes =
 {name = result}` (`as it`: it varies as the object does), `axes`, `bases = [names]`, `forwards = true` (attributes that
 it lacks are those of what it keeps as `module`),
@@ -285,6 +287,7 @@ class Models:
     raises_of_data: dict[str, frozenset[str]]
     exceptions: dict[str, str]
     seeds: dict[str, frozenset[str]]
+    restores: dict[str, frozenset[str]]  # what sets a random state that was kept: see `[restores]`
     placed: frozenset[str]  # methods whose result is placed as the receiver is
     steps: dict[str, list[str]]  # methods that place their receiver: [step, step where called with False]
     dtypes: dict[str, frozenset[str]]
@@ -398,7 +401,8 @@ class Models:
         """Everything that a table says something about: what it names, and what names begin with."""
         names = {*self.calls, *self.methods, *self.objects, *self.raises, *self.raises_of_data, *self.exceptions}
         names |= {*self.states, *self.same, *self.aliases}
-        names |= {name for known in (*self.seeds.values(), *self.files.values()) for name in known}
+        names |= {name for known in (*self.seeds.values(), *self.restores.values()) for name in known}
+        names |= {name for known in self.files.values() for name in known}
         return frozenset(name[:i] for name in names for i, c in enumerate(f"{name}.") if c == ".")
 
     def tells_of(self, made: str) -> bool:
@@ -458,6 +462,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
     raises_of_data: dict[str, set[str]] = {}
     exceptions: dict[str, str] = {}
     seeds: dict[str, set[str]] = {}
+    restores: dict[str, set[str]] = {}
     raw: dict[str, dict[str, Any]] = {}
     own = sorted(name for name in os.listdir(_HERE) if name.endswith(".toml"))
     for path in (*(os.path.join(_HERE, name) for name in own), *extra):
@@ -486,7 +491,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         for section, target in (
             ("ranks", ranks), ("likely", likely), ("files", files), ("failures", failures), ("raises", raises),
             ("raises_of_data", raises_of_data), ("seeds", seeds), ("dtypes", dtypes), ("devices", devices),
-            ("network", network), ("gradients", gradients),
+            ("network", network), ("gradients", gradients), ("restores", restores),
         ):  # fmt: skip
             for key, values in data.get(section, {}).items():
                 target.setdefault(key, set()).update(values)
@@ -498,7 +503,9 @@ def models(extra: tuple[str, ...] = ()) -> Models:
             hooks[name] = Hook(tuple(row["hook"]), row["arguments"], row.get("with", {}))
         targets.update(data.get("targets", {}))
         families.update(data.get("families", {}))
-    sections = (ranks, likely, files, failures, raises, raises_of_data, seeds, dtypes, devices, network, gradients)
+    sections = (
+        ranks, likely, files, failures, raises, raises_of_data, seeds, dtypes, devices, network, gradients, restores,
+    )  # fmt: skip
     frozen = [{k: frozenset(v) for k, v in section.items()} for section in sections]
     return Models(
         calls,
@@ -520,6 +527,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         frozen[5],
         exceptions,
         frozen[6],
+        frozen[11],
         frozenset(placed),
         steps,
         frozen[7],

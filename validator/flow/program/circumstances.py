@@ -59,10 +59,11 @@ class Circumstances:
 
     def seedings(self, library: str) -> Iterator[tuple[Unit, int, Val | None]]:
         """The calls that seed a library's own state: the unit, the call and the seed that it is given. So may what is
-        called by a word of seeding in a library of which nothing is known: with what (None), nobody knows."""
+        called by a word of seeding in a library of which nothing is known, or sets a state that was kept: with what
+        (None), nobody knows."""
         models, mentions = self.flow.models, self.flow.mentions
-        wanted = models.seeds[library]
-        known = frozenset(mentions.also(name.rpartition(".")[2] for name in wanted))
+        wanted, kept = models.seeds[library], models.restores[library]
+        known = frozenset(mentions.also(name.rpartition(".")[2] for name in wanted | kept))
         names = known | frozenset(mentions.containing("seed"))
         for unit in mentions.naming(*names):
             for number, value in enumerate(unit.code.values):
@@ -73,7 +74,7 @@ class Circumstances:
                 if any(path in wanted or models.named(path) in wanted for path in paths):
                     arguments = list(zip(value.data.names, given, strict=True))
                     yield unit, number, Val(v=combined(*(v.v for _, v in arguments), *self._added(paths, arguments)))
-                elif any(self._may_seed(path) for path in paths):
+                elif any(path in kept or self._may_seed(path) for path in paths):
                     yield unit, number, None
 
     def _added(self, paths: list[str], arguments: Arguments) -> Iterator[Causes]:
@@ -85,7 +86,8 @@ class Circumstances:
                 yield rank(WHOLE, sure=on.is_const(True))
 
     def _may_seed(self, path: str) -> bool:
-        """Whether a function is of a library that is not at hand, and named after the seeds that it is given."""
+        """Whether a function is named after the seeds that it is given, and of a library that has no random state of
+        its own: of the others the tables say what seeds them."""
         package, _, name = path.partition(".")
-        told = package in sys.stdlib_module_names or self.flow.models.tells_of(package)
+        told = package in sys.stdlib_module_names or package in self.flow.models.seeds
         return package.isidentifier() and not told and "seed" in name.rpartition(".")[2].lower()

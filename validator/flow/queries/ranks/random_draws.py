@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from validator.domains.spmd import NONE, Causes, held, only
 from validator.flow.program.answers import Target
@@ -115,6 +115,10 @@ def state_of(call: Place, library: str) -> Causes:
     return only(state, "data")
 
 
+def _first_yield(unit: Unit) -> int | None:
+    return next(iter(numbers_of(unit, ("yield",))), None)
+
+
 class Seed(NamedTuple):
     """A seed that may be in force: what is passed, if that is known, how it differs between ranks, and the calls that
     set it: the one that is followed back to, and the library's own."""
@@ -131,20 +135,33 @@ def _value(call: Place, seed: Val | None) -> Place | None:
 
 
 class Seeds:
-    """The calls by which a program seeds the state of a library, and which of them are in force where it draws."""
+    """The calls by which a program seeds the state of a library, and which of them are in force where it draws.
+
+    A context manager may seed where it is entered, and give back the state where it is left: `fork_rng`, or one of the
+    project that keeps the state."""
 
     def __init__(self, flow: Flow, library: str) -> None:
         flow.solver.settled(("random", library))  # what seeds is known then
+        self.flow, self.kept = flow, flow.models.restores[library]
         rows = [(Place(flow, unit, number), seed) for unit, number, seed in flow.circumstances.seedings(library)]
         self.own = {(call.unit, call.number): seed for call, seed in rows}
         self.inside: dict[Unit, set[tuple[Unit, int]]] = {}  # by what is called: what it seeds, however deep below
-        for place in self.own:
-            queue = [place[0]]
-            for unit in queue:
-                held_by = self.inside.setdefault(unit, set())
-                if place not in held_by:
-                    held_by.add(place)
-                    queue += [caller for caller, _ in flow.calls_of(unit)]
+        self.within: dict[Unit, set[tuple[Unit, int]]] = {}  # the same of what is no longer in force when it ends
+        for unit, number in self.own:
+            self._note(unit, (unit, number), Place(flow, unit, number))
+
+    def _note(self, unit: Unit, own: tuple[Unit, int], call: Place) -> None:
+        """Note what seeds inside a unit, by a call there, and inside of what calls that, as long as the seed stays in
+        force behind the call."""
+        given_back = any(self._gives_back(call.value_at(manager)) for manager in unit.managers(call.number))
+        known = (self.within if given_back else self.inside).setdefault(unit, set())
+        if own not in known:
+            known.add(own)
+            for caller, passed in () if given_back else self.flow.calls_of(unit):
+                self._note(caller, own, Place(self.flow, caller, passed.site))
+
+    def _all_inside(self, unit: Unit) -> set[tuple[Unit, int]]:
+        return self.inside.get(unit, set()) | self.within.get(unit, set())
 
     @staticmethod
     def of(flow: Flow, library: str) -> Seeds:
@@ -159,9 +176,17 @@ class Seeds:
         found: dict[tuple[Unit, int, int], Seed] = {}
         queue, seen = [draw], {draw.unit}
         for start in queue if self.own else ():
-            for each in ways_back(start, self.is_seeding):
-                if each is not None and self.is_seeding(each):
+            for each in ways_back(start, self._changes):
+                if each is not None and each.value.op == "leave" and self._changes(each):
+                    entered = self._entered(each) if self._gives_back(each.operand(0)) else None
+                    if entered is None:
+                        found[each.unit, each.number, each.number] = Seed(None, NONE, each, each)
+                    elif entered not in queue:
+                        queue.append(entered)
+                elif each is not None and self.is_seeding(each):
                     found.update(self._given(each))
+                elif each is None and self._is_wrapped(start.unit):
+                    found[start.unit, -1, -1] = Seed(None, NONE, start, start)
                 elif each is None:
                     calls = [Place(draw.flow, caller, passed.site) for caller, passed in draw.flow.calls_of(start.unit)]
                     queue += [call for call in calls if call.unit not in seen]
@@ -169,16 +194,70 @@ class Seeds:
         return list(found.values())
 
     def is_seeding(self, place: Place) -> bool:
-        """Whether a value is a call that seeds, however deep below."""
-        return place.value.op == "call" and any(True for _ in self._within(place))
+        """Whether a value is a call that seeds, however deep below, or enters what does."""
+        return place.value.op in ("call", "enter") and any(True for _ in self._within(place))
 
     def _within(self, call: Place) -> Iterator[tuple[Unit, int]]:
-        """The calls that seed when this one runs."""
+        """The calls that seed when this one runs; of a generator that is entered, those before its `yield`."""
         if (call.unit, call.number) in self.own:
             yield call.unit, call.number
         site = call.result.sites.get(call.number)
         for target in site.targets if site is not None else ():
-            yield from self.inside.get(target.unit, ())
+            entered = call.value.op == "enter"
+            first = _first_yield(target.unit) if entered else None
+            for unit, number in self._all_inside(target.unit) if entered else self.inside.get(target.unit, ()):
+                if first is None or unit is not target.unit or number < first:
+                    yield unit, number
+
+    def _changes(self, place: Place) -> bool:
+        """Whether the state is another one behind a value: what seeds, and the end of a `with` that sets it."""
+        if place.value.op != "leave":
+            return self.is_seeding(place)
+        units = self._managing(place)
+        return self._gives_back(place.operand(0)) or any(map(self._all_inside, units))
+
+    @staticmethod
+    def _managing(leave: Place) -> list[Unit]:
+        """What runs of the project where a context manager is left."""
+        site = leave.result.sites.get(leave.number)
+        targets = [target.unit for target in site.targets] if site is not None else []
+        return [*targets, *(o[1] for o in leave.operand(0).val.of("generator"))]
+
+    def _gives_back(self, manager: Place) -> bool:
+        """Whether a context manager sets the state, where it is left, to what it was before: one of a library, or of
+        the project that uses such a one or sets a state that was kept."""
+        made = manager.root
+        callee = made.operand(0).val.of("ext") if made.value.op == "call" else ()
+        known = any(self.flow.models.named(o[1]) in self.flow.models.restores["with"] for o in callee)
+        return known or any(self._keeps(o) for o in manager.val.each)
+
+    def _keeps(self, o: tuple[Any, ...]) -> bool:
+        method = o[1].find("__exit__") if o[0] in ("inst", "self") else None
+        unit = self.flow.unit_of(method) if method is not None else o[1] if o[0] == "generator" else None
+        if unit is None:
+            return False
+        sets = any(self._sets_kept(Place(self.flow, *own)) for own in self._all_inside(unit))
+        entered = (Place(self.flow, unit, number).operand(0) for number in numbers_of(unit, ("enter",)))
+        return sets or any(self._gives_back(each) for each in entered)
+
+    def _sets_kept(self, call: Place) -> bool:
+        return any(o[0] == "ext" and self.flow.models.named(o[1]) in self.kept for o in call.operand(0).val.each)
+
+    @staticmethod
+    def _entered(leave: Place) -> Place | None:
+        """Where the context manager was entered that is left here."""
+        rows = (leave.value_at(number) for number in numbers_of(leave.unit, ("enter",)))
+        return next((each for each in rows if each.value.args == leave.value.args), None)
+
+    def _is_wrapped(self, unit: Unit) -> bool:
+        """Whether a decorator of the project puts something around a unit that seeds."""
+        around = [] if unit.outer is None else [(unit.outer, number) for number in unit.outer.decorating(unit)]
+        given = [Place(self.flow, outer, number).operand(0).root for outer, number in around]
+        given += [each.operand(0) for each in given if each.value.op == "call"]
+        queue = [o[1] for each in given for o in each.val.of("unit")]
+        for each in queue:
+            queue += self.flow.mentions.inner(each)
+        return any(map(self._all_inside, queue))
 
     def _given(self, call: Place) -> Iterator[tuple[tuple[Unit, int, int], Seed]]:
         """The seeds that a call sets: of a function that it calls, what it passes."""

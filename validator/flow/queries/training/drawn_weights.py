@@ -11,7 +11,7 @@ from validator.flow.calls.groups import axes_in
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.ranks.random_draws import Seed, Seeds
+from validator.flow.queries.ranks.random_draws import Seed, Seeds, draws
 from validator.flow.queries.training.unreduced_models import (
     TRAINED,
     Program,
@@ -30,6 +30,12 @@ _WRITING = frozenset({
 })  # fmt: skip
 
 
+_INIT = "torch.nn.init."
+_MODULES = "torch.nn."
+_MEMBERS = frozenset({"parameters", "named_parameters", "modules", "named_modules", "children", "named_children"})
+_EACH = "*"
+
+
 class Drawn(NamedTuple):
     """A model that is `made` after a `seed` that is another one on each rank, and the call that reduces gradients."""
 
@@ -46,7 +52,7 @@ def drawn_apart(project: Project) -> Iterator[Drawn]:
         makers = [] if is_aside(optimizer.unit.path) else models.behind(given).makers
         for made in (each for each in makers if each not in told):
             told.add(made)
-            seed = _seed(made)
+            seed = _seed(made) if _draws(models, made) else None
             reduced = _reduced_alone(models, made, optimizer) if seed is not None else None
             if seed is not None and reduced is not None:
                 yield Drawn(made, seed, reduced)
@@ -59,6 +65,73 @@ def _seed(made: Place) -> Seed | None:
     surely = all(any(cause.sure for cause in only(seed.causes, "data")) for seed in found)
     on_host = not any("cuda" in seed.own.operand(0).text for seed in found)  # which leaves the host's state alone
     return found[0] if found and surely and on_host else None
+
+
+def _draws(models: UnreducedModels, made: Place) -> bool:
+    """Whether the constructor of a model may leave weights that it has drawn: neither does it write constants over each
+    layer that draws some, nor does it draw them from a generator of its own."""
+    units = _constructing(models, made)
+    calls = [call for unit in units for call in models.queries.calls_in(unit)]
+    if not units or any(_may_draw(models, call) for call in calls):
+        return True
+    written = {name for call in calls for name in _written(models, call)}
+    layers = {name for call in calls if (name := _drawn_layer(models, call)) is not None}
+    return bool(layers) and _EACH not in written and not layers <= written
+
+
+def _constructing(models: UnreducedModels, made: Place) -> list[Unit]:
+    """What runs where a model is made; nothing where that is not of the project alone."""
+    methods = [o[1].find("__init__") if o[0] == "class" else None for o in made.operand(0).closed.each]
+    known = [method for method in methods if method is not None]
+    return models.queries.reached(models.flow.units(iter(known))) if len(known) == len(methods) else []
+
+
+def _may_draw(models: UnreducedModels, call: Place) -> bool:
+    """Whether anything but a layer of torch may draw weights: tensors that are drawn, and models of other libraries."""
+    words = models.flow.models.tensors
+    names = _names(models, call)
+    if any(name.startswith(_INIT) for name in names):
+        return call.method not in words["constant"] and "generator" not in call.value.data.names
+    if "generator" in call.value.data.names or any(name.startswith(_MODULES) for name in names):
+        return False
+    return draws(call) or call.method in words["drawing"] or bool(names) and models.makes_model(call)
+
+
+def _drawn_layer(models: UnreducedModels, call: Place) -> str | None:
+    """The attribute in which a layer is kept that draws its weights where it is made; empty of one that is not kept."""
+    undrawn = models.flow.models.tensors["undrawn"]
+    layers = [name.removeprefix(_MODULES) for name in _names(models, call) if name.startswith(_MODULES)]
+    if not any(name.isidentifier() and name[:1].isupper() and name not in undrawn for name in layers):
+        return None
+    kept = (user.value.data for user in call.users if user.value.op == "store_attr")
+    return str(next(kept, ""))
+
+
+def _written(models: UnreducedModels, call: Place) -> Iterator[str]:
+    """The attributes whose weights a call sets to what all ranks have; `*` of all parameters, one after the other."""
+    given, words = _filled(models, call), models.flow.models.tensors
+    alike = call.method in words["overwriting"] or call.method in words["constant"]
+    if given is None or not (alike or "generator" in call.value.data.names):
+        return
+    decided = any(test.value.op != "more" for test in call.tests_inside)
+    path = [part.value.data for part in given.parts if part.value.op == "attr"]
+    if not decided and not _MEMBERS.isdisjoint(path):
+        yield _EACH
+    elif not decided and "bias" not in path:
+        yield from (str(name) for name in path)
+        yield from filter(None, (_drawn_layer(models, part) for part in given.parts if part.value.op == "call"))
+
+
+def _filled(models: UnreducedModels, call: Place) -> Place | None:
+    """The tensor whose numbers a call replaces: by a function of `torch.nn.init`, or in place."""
+    if any(name.startswith(_INIT) for name in _names(models, call)):
+        return call.argument("tensor", 0)
+    words = models.flow.models.tensors
+    return call.receiver if call.method in words["overwriting"] or call.method in words["drawing"] else None
+
+
+def _names(models: UnreducedModels, call: Place) -> list[str]:
+    return [models.flow.models.named(o[1]) for o in call.operand(0).val.of("ext")]
 
 
 def _reduced_alone(models: UnreducedModels, made: Place, optimizer: Place) -> Place | None:
@@ -104,6 +177,9 @@ def _may_share(program: Program, call: Place, made: Place, optimizer: Place, red
     models = program.models
     if call in reducing:
         return False
+    filled = _filled(models, call)
+    if filled is not None and call.unit not in _constructing(models, made):
+        return made in models.behind(filled, but=_GRADIENT).seen
     if call.method in _WRITING and not models.makes_model(call):
         owner = models.behind(call.receiver, but=_GRADIENT) if call.receiver is not None else None
         return owner is None or not owner.known or made in owner.seen
