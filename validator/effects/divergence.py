@@ -474,8 +474,6 @@ class Divergences:
         if op is not None and not op.once and sees(op, causes):
             loop = unit.code.loops[repeat.header]
             counted = Place(self.flow, unit, loop.iterator)
-            if loop.iterator >= 0 and any(map(_is_evened, counted.parts)):
-                return
             value = unit.code.values[loop.iterator]
             tests = choosing(counted)
             chosen = next((test for test in tests if self._asks(test.unit, test.number, causes)), None)
@@ -532,24 +530,6 @@ def _counts_up(unit: Unit, block: int, flow: Flow) -> bool:
         if any(each.value.op == "binary" and each.value.data in ("Add", "Sub") for each in grown):
             return True
     return False
-
-
-def _is_evened(counted: Place) -> bool:
-    """Whether the function of a range asks for what its step leaves over of something (`total - total % step`, `assert
-    total % step == 0`): it is believed to come out even."""
-    if counted.value.op != "call" or counted.method != "range" or len(counted.value.args) != 4:
-        return False
-    step = _factors(counted.operand(3))
-    values = enumerate(counted.unit.code.values)
-    rests = (counted.value_at(n) for n, value in values if value.op == "binary" and value.data == "Mod")
-    return any(_factors(each.operand(1)) == step for each in rests)
-
-
-def _factors(product: Place) -> frozenset[Key]:
-    root = product.root
-    if root.value.op == "binary" and root.value.data == "Mult":
-        return _factors(root.operand(0)) | _factors(root.operand(1))
-    return frozenset({root.key})
 
 
 def _made_in_loop(unit: Unit, key: Key) -> bool:

@@ -19,7 +19,7 @@ from validator.effects.made_once import made_already
 from validator.facts.model import At
 from validator.flow.callgraph.collective_reach import given_away
 from validator.flow.calls.groups import axes_in
-from validator.flow.merging.conditions import truth_of
+from validator.flow.merging.conditions import truth_at
 from validator.flow.program.answers import Operation, Result, Target
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit, implicit
@@ -500,7 +500,11 @@ class _Tracer:
         from validator.effects.files import raced
 
         test = Place(self.traces.flow, self.unit, number)
-        return truth_of(test.val) | raced(self.traces, self.unit, number) | likely_told(test)
+        return (
+            truth_at(self.unit, number, test.val, self.result.sites)
+            | raced(self.traces, self.unit, number)
+            | likely_told(test)
+        )
 
     def _values(self, block: int, after: Trace) -> Trace:
         trace = after

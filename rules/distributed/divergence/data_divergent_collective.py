@@ -56,6 +56,33 @@ class Validator:
         return total[0] / total[1]
 """
 
+# A share that is taken by a function, and left where it is empty.
+_TAKEN = """
+import torch
+import torch.distributed as dist
+
+def taken(files, rank, ranks):
+    {even}
+    return files[rank::ranks]
+
+def run(model, files):
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    rows = {rows}
+    if not rows:{mark}
+        return 0.0
+    total = torch.zeros(1)
+    for row in rows:
+        total += model(row)
+    dist.all_reduce(total)
+    return total
+"""
+_BY_HELPER = "taken(files, rank, ranks)"
+
+
+def _taken(rows: str = _BY_HELPER, even: str = "", mark: str = "") -> str:
+    return _TAKEN.format(rows=rows, even=even, mark=mark)
+
+
 _SKIPPING = """
 import sys
 import torch
@@ -149,6 +176,7 @@ def _chosen(batches: str, passed: str = "loader", test: str = _EMPTY, mark: str 
 
 
 INCORRECT = [
+    _taken("files[rank::ranks]", mark="  # error: MP502"),
     # fewer files than ranks: the test itself says that a rank may have none
     _SHARE.replace("{before}", "if not self.rows:  # error: MP502\n            return 0.0").replace("{after}", ""),
     _SHARE.replace("{before}", "if len(self.rows) == 0:  # error: MP502\n            return 0.0").replace(
@@ -443,6 +471,13 @@ def fit(model, batches, group):
 ]
 
 CORRECT = [
+    # as many for each: the rest is left out, asked for or filled up
+    _taken(even="files = files[: len(files) // ranks * ranks]"),
+    _taken(even="assert len(files) % ranks == 0"),
+    _taken(even="files = files + files[: -len(files) % ranks]"),
+    _taken("files[: len(files) // ranks * ranks][rank::ranks]"),
+    _taken("[files[i] for i in range(rank, len(files) - len(files) % ranks, ranks)]"),
+    _taken("files[rank * (len(files) // ranks) : (rank + 1) * (len(files) // ranks)]"),
     _SHARE.replace("{before}", "").replace("{after}", "if not self.rows:\n            return 0.0"),
     _chosen("kept(batches)", test=_EVERY),
     _chosen("batches"),

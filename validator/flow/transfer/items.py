@@ -11,6 +11,7 @@ from validator.flow.callgraph import sections
 from validator.flow.calls.libraries.environment import environment
 from validator.flow.calls.meshes import part_of_mesh
 from validator.flow.foreign import likely_rank
+from validator.flow.merging.even_shares import is_even_piece, is_evened
 from validator.flow.values import (
     ANYTHING,
     COUNTED,
@@ -127,11 +128,13 @@ def slice_of(at: Evaluation, number: int, value: Instruction) -> Val:
 
 def _cut(at: Evaluation, bounds: tuple[int, ...]) -> Causes:
     """By what the length of a slice varies. A piece between two bounds that move together is as long everywhere;
-    `rows[rank::size]` is, where the rows can be shared out evenly: each is a share."""
+    `rows[rank::size]` is, where the rows can be shared out evenly: each is a share, but where the function sees to it
+    that they can."""
     lower, upper = (at.vals[each].v for each in bounds[:2])
     if len(bounds) > 2 and not at.vals[bounds[2]].is_const(None):
-        return unsure(upper) | shared_out(lower)
-    return between(lower, upper)
+        return unsure(upper) | (NONE if is_evened(at.unit, bounds[2]) else shared_out(lower))
+    cut = between(lower, upper)
+    return frozenset(c for c in cut if c.kind != "share") if is_even_piece(at.unit, bounds[1]) else cut
 
 
 def _selects(at: Evaluation, number: int) -> bool:

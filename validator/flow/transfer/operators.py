@@ -8,7 +8,7 @@ from validator.domains.axes import LOCAL, WHOLE
 from validator.domains.placement import UNPLACED
 from validator.domains.spmd import NONE, combined, folded, only, rank, unsure
 from validator.flow.calls.groups import axes_in
-from validator.flow.merging.conditions import truth_of
+from validator.flow.merging.conditions import truth_at
 from validator.flow.queries.values.tensors import computed
 from validator.flow.texts import spelled
 from validator.flow.values import Obj, Val, as_long_as, beside, const, elements, is_text, join2, sequence
@@ -92,7 +92,10 @@ def unary(at: Evaluation, number: int, value: Instruction) -> Val:
     """An operator of one operand."""
     operand = at.operand(value.args[0])
     if value.data == "Not":
-        return Val(frozenset(("several", not o[1]) for o in operand.each if o[0] == "several"), truth_of(operand))
+        return Val(
+            frozenset(("several", not o[1]) for o in operand.each if o[0] == "several"),
+            truth_at(at.unit, value.args[0], operand, at.sites),
+        )
     constant = operand.constant()
     if value.data == "USub" and isinstance(constant, int | float):
         return const(-constant)

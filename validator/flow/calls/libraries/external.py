@@ -20,6 +20,7 @@ from validator.flow.calls.own_units import call_unit, own_class
 from validator.flow.calls.protocols import ask_object, drain
 from validator.flow.calls.sites import note_switch
 from validator.flow.foreign import NOBODY
+from validator.flow.merging.even_shares import is_evened
 from validator.flow.values import (
     BOTTOM,
     NOTHING,
@@ -205,6 +206,12 @@ _SPECIAL: dict[str, Callable[[Call, str, Arguments], Val | None]] = {
 }  # fmt: skip
 
 
+def _comes_out_even(at: Evaluation, number: int, named: str) -> bool:
+    """Whether a range goes from place to place by a step of which the function sees to it that nothing is left over."""
+    bounds = at.code.values[number].args[1:]
+    return named == "range" and len(bounds) == 3 and is_evened(at.unit, bounds[2])
+
+
 def _undescribed(at: Evaluation, number: int, dotted: str, arguments: Arguments) -> Val:
     """A call of a library that no row describes: a function of its arguments, or nobody knows."""
     named = at.models.named(dotted)
@@ -222,7 +229,7 @@ def _undescribed(at: Evaluation, number: int, dotted: str, arguments: Arguments)
     if named in at.models.same or any(named.startswith(m + ".") for m in at.models.same_modules):
         given = arguments[:1] if last in COPYING else arguments  # `tqdm(rows, disable=…)` gives the rows
         found = same(at, last, given, BOTTOM, named)
-        if named == "torch.nn.functional.pad" and padded_alike(at, number):
+        if named == "torch.nn.functional.pad" and padded_alike(at, number) or _comes_out_even(at, number, named):
             found = Val(found.objs, found.v, NONE, found.p, found.state)
         is_object = not found.objs and last[:1].isupper() and not last.endswith("Tensor")
         if is_object and members_of(named) is not None:

@@ -1,0 +1,108 @@
+"""Shares that are as long on all ranks because the function sees to it, as far as its code tells.
+
+What it does with what is left over is not followed: who asks for it (`len(rows) % size`), or leaves it out
+(`len(rows) // size * size`), is believed to do right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from validator.ir import Value as Instruction
+
+if TYPE_CHECKING:
+    from validator.flow.program.unit import Unit
+
+_ALIKE = frozenset({"attr", "item", "const", "name", "free", "import", "call", "binary"})
+
+
+def is_evened(unit: Unit, step: int) -> bool:
+    """Whether a unit asks for what is left over of something by a step, or takes a multiple of it."""
+    known: dict[int, bool] = unit.__dict__.setdefault("_evened", {})
+    root = unit.root(step)
+    if root not in known:
+        factors = _factors(unit, root)
+        known[root] = any(_evens(unit, value, factors) for value in unit.code.values)
+    return known[root]
+
+
+def is_even_piece(unit: Unit, upper: int) -> bool:
+    """Whether the upper bound of a piece counts pieces of a size from which the rest was left out: `(rank + 1) * n`,
+    where `n = total // size`."""
+    return any(_leaves_rest_out(unit, number) for number in _computed_of(unit, upper))
+
+
+def is_even_slice(unit: Unit, number: int) -> bool:
+    """The same of whatever bounds a slice has."""
+    _, upper, step = (*unit.code.values[number].args, -1, -1)[:3]
+    return step >= 0 and is_evened(unit, step) or upper >= 0 and is_even_piece(unit, upper)
+
+
+def _evens(unit: Unit, value: Instruction, factors: list[int]) -> bool:
+    if value.op != "binary" or value.data not in ("Mod", "Mult"):
+        return False
+    first, second = (unit.root(each) for each in value.args)
+    if value.data == "Mod":
+        text = unit.code.values[first].op in ("const", "join")  # `"%d ranks" % size`
+        return not text and not _takes_turns(unit, value) and _are_alike(unit, _factors(unit, second), factors)
+    return any(
+        unit.code.values[divided].data == "FloorDiv"
+        and unit.code.values[divided].op == "binary"
+        and _are_alike(unit, _factors(unit, other), factors)
+        and _are_alike(unit, _factors(unit, unit.code.values[divided].args[1]), factors)
+        for divided, other in ((first, second), (second, first))
+    )
+
+
+def _takes_turns(unit: Unit, rest: Instruction) -> bool:
+    """Whether a remainder is compared with the number of a rank: `i % size == rank`."""
+    numbers = [number for number, value in enumerate(unit.code.values) if value is rest]
+    users = (unit.code.values[user] for number in numbers for user in unit.users.get(number, ()))
+    compared = (value for value in users if value.op == "compare")
+    return any(unit.code.values[unit.root(each)].op != "const" for value in compared for each in value.args[1:])
+
+
+def _leaves_rest_out(unit: Unit, number: int) -> bool:
+    value = unit.code.values[number]
+    if value.op != "binary" or value.data != "FloorDiv":
+        return False
+    divided = unit.code.values[unit.root(value.args[0])]
+    rounded_up = divided.op == "unary" or divided.op == "binary" and divided.data in ("Add", "Sub")
+    return not rounded_up
+
+
+def _computed_of(unit: Unit, number: int) -> Iterator[int]:
+    """The values from which a number is computed by operators."""
+    stack, seen = [unit.root(number)], set[int]()
+    while stack:
+        each = stack.pop()
+        if each not in seen:
+            seen.add(each)
+            yield each
+            value = unit.code.values[each]
+            stack += [unit.root(part) for part in value.args] if value.op == "binary" else []
+
+
+def _factors(unit: Unit, number: int) -> list[int]:
+    value = unit.code.values[root := unit.root(number)]
+    if value.op == "binary" and value.data == "Mult":
+        return [factor for each in value.args for factor in _factors(unit, each)]
+    return [root]
+
+
+def _are_alike(unit: Unit, some: list[int], others: list[int]) -> bool:
+    """Whether each of some factors is written as one of the others is, and the other way round."""
+    there = (any(_is_alike(unit, one, other) for other in others) for one in some)
+    back = (any(_is_alike(unit, one, other) for one in some) for other in others)
+    return all(there) and all(back)
+
+
+def _is_alike(unit: Unit, one: int, other: int) -> bool:
+    """Whether two values are one, or are written alike: `dist.get_world_size()` is asked for twice."""
+    one, other = unit.root(one), unit.root(other)
+    a, b = unit.code.values[one], unit.code.values[other]
+    if one == other or a.op not in _ALIKE:
+        return one == other
+    alike = a.op == b.op and a.data == b.data and len(a.args) == len(b.args)
+    return alike and all(_is_alike(unit, *pair) for pair in zip(a.args, b.args, strict=True))
