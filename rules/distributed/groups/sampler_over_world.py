@@ -4,7 +4,8 @@ What it does
     Reports `DistributedSampler(dataset)` without `num_replicas`, or with the world size, and samplers of the project
     that are made with the world size, in a function or class that works with groups, ranks, sizes or meshes of tensor,
     context (ring, sequence) or pipeline parallelism, or is given an object that does. Where only names say so
-    (`ring_attn_size`), it is a warning.
+    (`ring_attn_size`), it is a warning. Silent about a dimension of which a test before it leaves but one rank
+    (`assert tp_size == 1`), and about one whose ranks gather, or are sent, the batches of a loader.
 
 Why is this bad
     The ranks of one such group share a sample. Given different samples, ring attention mixes sequences, tensor
@@ -25,13 +26,19 @@ from validator.finding import Finding
 from validator.flow.calls.groups import axes_in
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.origins import sources
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.training.loaders import handed_through, loaders_of
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP531", "sampler-over-world", "error", "0.1.0", tokens=("Sampler",))
 
 _SHARING: Axes = frozenset({"tp", "cp", "pp"})  # the axes whose ranks work on one batch together
+# Comparisons of a size, and how they come out where it is one.
+_ONE = frozenset({
+    ("Eq", 1, True), ("NotEq", 1, False), ("Gt", 1, False), ("LtE", 1, True), ("Lt", 2, True), ("GtE", 2, False),
+})  # fmt: skip
 _SAMPLER = "torch.utils.data.distributed.DistributedSampler"
 
 
@@ -39,8 +46,12 @@ def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     dealt = [(call, "DistributedSampler") for call in queries.calls(_SAMPLER) if _over_world(call)]
     dealt += [(call, name) for call, name in _own_samplers(queries) if _counts_world(call)]
+    gathered = _gathered(queries) if dealt else frozenset()
     for call, sampler in dealt:
-        known, named = _shared(queries, call)
+        settled = gathered | _alone(queries, call)
+        known, named = (
+            {axis: text for axis, text in row.items() if axis not in settled} for row in _shared(queries, call)
+        )
         found = known or named
         if found:
             yield RULE.finding(
@@ -125,6 +136,65 @@ def _shared(queries: Queries, call: Place) -> tuple[dict[str, str], dict[str, st
     return known, named
 
 
+def _alone(queries: Queries, call: Place) -> Axes:
+    """The axes that have but one rank where a call runs: other numbers were refused, here or where its object was made,
+    or go another way."""
+    found: set[str] = set()
+    for unit in _scope(queries, call.unit):
+        ends = [call] if unit is call.unit else [Place(queries.flow, unit, end) for end in unit.code.returned]
+        rows = [{axis for test in _before(end) for axis in _of_one(queries, *test)} for end in ends]
+        found |= set.intersection(*rows) if rows else set()
+    return frozenset(found)
+
+
+def _before(place: Place) -> Iterator[tuple[Place, bool]]:
+    """The tests that came out one way where a value is computed, and whether they held; those that raise too."""
+    for branch, block in enumerate(place.unit.code.blocks):
+        for way in block.end[2:] if block.end[0] == "branch" else ():
+            if place.unit.control.leads(place.value.block, branch, way):
+                yield place.value_at(block.end[1]), way == block.end[2]
+
+
+def _of_one(queries: Queries, test: Place, holds: bool) -> Axes:
+    """The axes of which a test that came out so leaves one rank: `tp_size == 1`."""
+    test, holds = test.asserted(holds)
+    if test.value.op != "compare" or (test.value.data, test.operand(1).val.constant(), holds) not in _ONE:
+        return frozenset()
+    counted = [part for part in test.operand(0).sources if part.value.op in ("attr", "param", "call", "name", "item")]
+    return frozenset().union(*(_axes(each) | _named_axes(queries, each.hint) for each in counted)) & _SHARING
+
+
+def _gathered(queries: Queries) -> Axes:
+    """The axes whose ranks gather the batches of loaders, or are sent them by one of theirs."""
+    found: set[str] = set()
+    for call in queries.collectives():
+        group = call.argument("group")
+        axes = (call.group | _named_axes(queries, group.hint) if group is not None else call.group) & _SHARING
+        handing = any("gather" in o.name or "broadcast" in o.name for o in call.operations)
+        if axes and handing and any(_is_of_batch(call.value_at(number)) for number in call.value.args[1:]):
+            found |= axes
+    return frozenset(found)
+
+
+def _is_of_batch(tensor: Place) -> bool:
+    """Whether a value is a batch of a loader, or a part of one, as it is or moved."""
+    table = tensor.flow.models.tensors
+    queue = [tensor.root]
+    for each in queue:
+        value, before = each.value, []
+        if value.op == "next":
+            if loaders_of(handed_through(each.operand(0).gone_through)):
+                return True
+        elif value.op in ("item", "unpack", "attr"):
+            before = [each.operand(0)]
+        elif value.op == "call" and each.receiver is not None and each.method in {*table["moves"], *table["keep"]}:
+            before = [each.receiver]
+        elif value.op in ("param", "phi"):
+            before = sources(each) or []
+        queue += [root for part in before if (root := part.root) not in queue]
+    return False
+
+
 def _scope(queries: Queries, unit: Unit) -> Iterator[Unit]:
     """The function itself, and the constructor of its class."""
     yield unit
@@ -151,6 +221,15 @@ def _members(cls: ClassDef) -> Iterator[str]:
 
 
 INCORRECT = [
+    """
+from torch.utils.data.distributed import DistributedSampler
+
+def sampler(dataset, tp_size, cp_size):
+    if tp_size > 1:
+        raise ValueError("layers are not sharded here")
+    print(cp_size)
+    return DistributedSampler(dataset)  # error: MP531
+""",
     """
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
@@ -225,6 +304,40 @@ def loader(dataset, state: State):
 ]
 
 CORRECT = [
+    # the ranks that must share a batch gather theirs, or there is but one of them
+    """
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
+
+def train(model, dataset, tp_size):
+    mesh = init_device_mesh("cuda", (dist.get_world_size() // tp_size, tp_size), mesh_dim_names=("dp", "tp"))
+    loader = DataLoader(dataset, batch_size=2, sampler=DistributedSampler(dataset))
+    for batch in loader:
+        batch = batch.cuda()
+        parts = [torch.empty_like(batch) for _ in range(tp_size)]
+        dist.all_gather(parts, batch, group=mesh["tp"].get_group())
+        model(torch.cat(parts)).backward()
+""",
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+class Plain:
+    def __init__(self, dataset, tp_size):
+        assert tp_size == 1, "sharded layers have a sampler of their own"
+        self.dataset, self.tp_size = dataset, tp_size
+
+    def sampler(self):
+        return DistributedSampler(self.dataset)
+
+def sampler(dataset, tp_size, dp_group):
+    if tp_size > 1:
+        return DistributedSampler(dataset, dist.get_world_size(dp_group), dist.get_rank(dp_group))
+    return DistributedSampler(dataset)
+""",
     """
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
