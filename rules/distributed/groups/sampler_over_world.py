@@ -142,17 +142,9 @@ def _alone(queries: Queries, call: Place) -> Axes:
     found: set[str] = set()
     for unit in _scope(queries, call.unit):
         ends = [call] if unit is call.unit else [Place(queries.flow, unit, end) for end in unit.code.returned]
-        rows = [{axis for test in _before(end) for axis in _of_one(queries, *test)} for end in ends]
+        rows = [{axis for test in end.tests_before for axis in _of_one(queries, *test)} for end in ends]
         found |= set.intersection(*rows) if rows else set()
     return frozenset(found)
-
-
-def _before(place: Place) -> Iterator[tuple[Place, bool]]:
-    """The tests that came out one way where a value is computed, and whether they held; those that raise too."""
-    for branch, block in enumerate(place.unit.code.blocks):
-        for way in block.end[2:] if block.end[0] == "branch" else ():
-            if place.unit.control.leads(place.value.block, branch, way):
-                yield place.value_at(block.end[1]), way == block.end[2]
 
 
 def _of_one(queries: Queries, test: Place, holds: bool) -> Axes:

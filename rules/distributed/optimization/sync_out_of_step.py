@@ -5,8 +5,8 @@ What it does
     or kept (`no_sync`, `require_backward_grad_sync`, `set_requires_gradient_sync`), and the one by which the optimizer
     steps, in functions that the loop calls too. Reports where the optimizer steps in a round in which nothing is
     reduced, whatever the sizes that divide each other evenly; and one of several tests by which it steps (`or last`),
-    where nothing is reduced in its rounds whatever the sizes that do not, and nothing of the program reduces gradients
-    itself.
+    where nothing is reduced in its rounds whatever the sizes that do not, nothing of the program reduces gradients
+    itself, and no test before the loop refuses a length that leaves a shorter window.
 
 Why is this bad
     Each rank steps with gradients of its own: what the last micro-batches added was reduced by nobody. The replicas
@@ -63,7 +63,33 @@ def _compared(queries: Queries, unit: Unit, kept: Way, steps: list[Way]) -> Find
     if step is not None:
         return _finding(kept, step, "")
     last = next((each for each in apart if coincide_unevenly(kept, each)), None) if len(set(steps)) > 1 else None
-    return None if last is None or _reduces_itself(queries, unit) else _finding(kept, last, " too")
+    if last is None or _comes_out_even(queries, kept) or _reduces_itself(queries, unit):
+        return None
+    return _finding(kept, last, " too")
+
+
+def _comes_out_even(queries: Queries, kept: Way) -> bool:
+    """Whether a length of which a window leaves something over was refused before: `assert len(loader) % every == 0`,
+    in the function of the loop or where its object was made."""
+    loop = kept.switches[-1].at
+    init = loop.unit.cls.find("__init__") if loop.unit.cls is not None else None
+    made = queries.flow.unit_of(init) if init is not None else None
+    ends = [Place(queries.flow, made, end) for end in made.code.returned] if made is not None else []
+    return any(_leaves_nothing(*test) for place in (loop, *ends) for test in place.tests_before)
+
+
+def _leaves_nothing(test: Place, holds: bool) -> bool:
+    """Whether a test that came out so tells that a length is a multiple of something."""
+    test, holds = test.asserted(holds)
+    rest = test
+    if test.value.op == "compare" and test.operand(1).val.constant() == 0:
+        rest, holds = test.operand(0).root, holds is (test.value.data == "Eq")
+    elif test.value.op != "binary":
+        return False
+    else:
+        holds = not holds
+    counted = rest.value.op == "binary" and rest.value.data == "Mod"
+    return counted and holds and any(p.value.op == "call" and p.method == "len" for p in rest.operand(0).sources)
 
 
 def _reduces_itself(queries: Queries, unit: Unit) -> bool:
@@ -301,6 +327,36 @@ train(Trainer(print, [], 2).model, [], print, 2)
 ]
 
 CORRECT = [
+    # a length that leaves a shorter window at the end is refused
+    """
+import torch
+
+class Trainer:
+    def __init__(self, model, loader, every):
+        if len(loader) % every != 0:
+            raise ValueError("the last window is shorter")
+        self.model = torch.nn.parallel.DistributedDataParallel(model)
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.loader, self.every = loader, every
+
+    def fit(self):
+        for index, batch in enumerate(self.loader):
+            self.model.require_backward_grad_sync = (index + 1) % self.every == 0
+            self.model(batch).backward()
+            if (index + 1) % self.every == 0 or index + 1 == len(self.loader):
+                self.optimizer.step()
+
+def train(model, batches, optimizer, every):
+    steps = len(batches)
+    assert steps % every == 0
+    for number, batch in enumerate(batches):
+        model.set_requires_gradient_sync(number % every == every - 1)
+        model(batch).backward()
+        if (number + 1) % every == 0 or number + 1 == len(batches):
+            optimizer.step()
+
+train(Trainer(print, [], 2).model, [], print, 2)
+""",
     """
 import contextlib
 

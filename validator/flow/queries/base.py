@@ -156,6 +156,14 @@ class Place(NamedTuple):
                 yield self.value_at(test), way == ways[0]
 
     @property
+    def tests_before(self) -> Iterator[tuple[Place, bool]]:
+        """The same, with those that raise where they come out otherwise: `assert size == 1`."""
+        for branch, block in enumerate(self.unit.code.blocks):
+            for way in block.end[2:] if block.end[0] == "branch" else ():
+                if self.unit.control.leads(self.value.block, branch, way):
+                    yield self.value_at(block.end[1]), way == block.end[2]
+
+    @property
     def entries(self) -> dict[str, Place]:
         """Of a dictionary that is written out what stands under each text."""
         pairs = zip(self.value.args[::2], self.value.args[1::2], strict=True) if self.value.op == "dict" else ()
