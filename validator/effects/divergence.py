@@ -40,6 +40,7 @@ from validator.effects.trace import (
 from validator.effects.uneven_containers import Grown, UnevenContainers
 from validator.facts.model import At
 from validator.finding import Related, Severity
+from validator.flow.merging.even_shares import is_evened
 from validator.flow.program.answers import Target
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
@@ -390,7 +391,10 @@ class Divergences:
         arm = "then" if mine is left else "else"
         asks = self._asks(unit, unit.code.blocks[fork.block].end[1], causes)
         next_round = isinstance(other, End) and other.kind == "next"
-        turns = next_round and _takes_turns(unit, fork.block, self.flow) or _counts_up(unit, fork.block, self.flow)
+        steps = _steps_of(unit, fork.block, self.flow)
+        if any(is_evened(unit, step) for step in steps):
+            return None  # as many rounds on all ranks
+        turns = next_round and _takes_turns(unit, fork.block, self.flow) or bool(steps)
         return Divergence(unit, about.at, test, causes, op, other, arm, exits, conditional, fork.block, asks, turns)
 
     def _differ_always(
@@ -519,17 +523,16 @@ def _takes_turns(unit: Unit, block: int, flow: Flow) -> bool:
     return False
 
 
-def _counts_up(unit: Unit, block: int, flow: Flow) -> bool:
-    """Whether a loop goes on while a number that each round makes larger, or smaller, is within a bound: from places of
+def _steps_of(unit: Unit, block: int, flow: Flow) -> list[int]:
+    """By what each round of a loop makes a number larger, or smaller, as long as it is within a bound: from places of
     their own ranks may make as many rounds."""
     test = Place(flow, unit, unit.code.blocks[block].end[1]).root
-    if block not in unit.code.loops or test.value.op != "compare":
-        return False
-    for side in (test.operand(0).root, test.operand(1).root):
+    found: list[int] = []
+    for side in (test.operand(0).root, test.operand(1).root) if test.value.op == "compare" else ():
         grown = [side.value_at(n).root for n in side.value.args if n >= 0] if side.value.op == "phi" else []
-        if any(each.value.op == "binary" and each.value.data in ("Add", "Sub") for each in grown):
-            return True
-    return False
+        sums = (each for each in grown if each.value.op == "binary" and each.value.data in ("Add", "Sub"))
+        found += [step for each in sums for step in each.value.args if unit.root(step) != side.number]
+    return found if block in unit.code.loops else []
 
 
 def _made_in_loop(unit: Unit, key: Key) -> bool:

@@ -14,6 +14,7 @@ from validator.ir import Value as Instruction
 if TYPE_CHECKING:
     from validator.flow.program.unit import Unit
 
+_ROUNDING = frozenset({"ceil", "floor", "int", "round"})
 _ALIKE = frozenset({"attr", "item", "const", "name", "free", "import", "call", "binary"})
 
 
@@ -40,19 +41,33 @@ def is_even_slice(unit: Unit, number: int) -> bool:
 
 
 def _evens(unit: Unit, value: Instruction, factors: list[int]) -> bool:
+    """Whether a value is what a step leaves over, or a rounded quotient times the step."""
     if value.op != "binary" or value.data not in ("Mod", "Mult"):
         return False
     first, second = (unit.root(each) for each in value.args)
     if value.data == "Mod":
         text = unit.code.values[first].op in ("const", "join")  # `"%d ranks" % size`
         return not text and not _takes_turns(unit, value) and _are_alike(unit, _factors(unit, second), factors)
-    return any(
-        unit.code.values[divided].data == "FloorDiv"
-        and unit.code.values[divided].op == "binary"
-        and _are_alike(unit, _factors(unit, other), factors)
-        and _are_alike(unit, _factors(unit, unit.code.values[divided].args[1]), factors)
-        for divided, other in ((first, second), (second, first))
-    )
+    parts = [*_factors(unit, first), *_factors(unit, second)]
+    for index, part in enumerate(parts):
+        divisor = _divisor(unit, part)
+        others = parts[:index] + parts[index + 1 :]
+        if divisor is not None and all(_are_alike(unit, each, factors) for each in (_factors(unit, divisor), others)):
+            return True
+    return False
+
+
+def _divisor(unit: Unit, number: int) -> int | None:
+    """By what a number was divided that was rounded then: `n // size`, `-(-n // size)`, `math.ceil(n / size)`."""
+    value = unit.code.values[unit.root(number)]
+    if value.op == "binary" and value.data == "FloorDiv":
+        return value.args[1]
+    if value.op == "unary":
+        return _divisor(unit, value.args[0])
+    if value.op != "call" or len(value.args) != 2 or unit.code.values[value.args[0]].data not in _ROUNDING:
+        return None
+    given = unit.code.values[unit.root(value.args[1])]
+    return given.args[1] if given.op == "binary" and given.data == "Div" else _divisor(unit, value.args[1])
 
 
 def _takes_turns(unit: Unit, rest: Instruction) -> bool:
