@@ -3,8 +3,9 @@
 What it does
     Looks at functions and constructors of the project with a parameter for a rank whose default is 0. Reports calls
     that pass the number of ranks of the job or of a group to another parameter, and nothing for the rank. Silent where
-    the call stands under a test of the rank, where arguments are unpacked (`**options`), where the function only
-    compares its rank with something, and where the group of the ranks that are counted is known to be another one.
+    the call stands under a test of the rank, or behind one that leaves a job of one process, where arguments are
+    unpacked (`**options`) or bound before (`partial`), where the function only compares its rank with something, and
+    where the group of the ranks that are counted is known to be another one.
 
 Why is this bad
     Every rank takes itself for the first of many: all of them take the first share of the data, number their samples
@@ -43,8 +44,20 @@ def check_project(project: Project) -> Iterator[Finding]:
             for caller, passed in queries.flow.calls_of(unit):
                 call = Place(queries.flow, caller, passed.site)
                 size = _size(call, unit, position) if not is_aside(caller.path) else None
-                if size is not None and not any(c.kind in ("rank", "member") for c in call.around()):
+                if size is None or _is_bound_before(call) or _is_of_one_process(call):
+                    continue
+                if not any(c.kind in ("rank", "member") for c in call.around()):
                     yield _report(call, unit, name, size)
+
+
+def _is_bound_before(call: Place) -> bool:
+    """Whether what is called got arguments before: `functools.partial(share, rank=rank)`."""
+    return call.value.op == "call" and bool(call.operand(0).closed.of("partial"))
+
+
+def _is_of_one_process(call: Place) -> bool:
+    """Whether a test before a call leaves a job of one process: the first rank is all that there are."""
+    return any(o[1] is not holds for test, holds in call.tests_before for o in test.val.of("several"))
 
 
 def _is_computed_with(queries: Queries, rank: Place) -> bool:
@@ -127,6 +140,29 @@ INCORRECT = [
 ]
 
 CORRECT = [
+    # the rank is bound before; there is one process
+    """
+import functools
+import torch.distributed as dist
+
+def share(rows, size=1, rank=0):
+    return rows[rank::size]
+
+def main(rows):
+    dist.init_process_group("nccl")
+    mine = functools.partial(share, rank=dist.get_rank())
+    return mine(rows, dist.get_world_size())
+
+def alone(rows):
+    size = dist.get_world_size()
+    if size == 1:
+        return share(rows, size)
+    return share(rows, size, dist.get_rank())
+
+def refused(rows):
+    assert dist.get_world_size() == 1
+    return share(rows, dist.get_world_size())
+""",
     _LOSS.replace("{given}", "dist.get_rank(), dist.get_world_size()").replace("{rank}", ", rank=dist.get_rank()"),
     _LOSS.replace("{given}", "**options").replace("{rank}", ", dist.get_rank()"),
     """

@@ -18,7 +18,7 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
@@ -31,14 +31,21 @@ from validator.rule import Rule
 RULE = Rule("MP441", "splits-of-the-way-out", "warning", "0.6.0", tokens=("all_to_all_single",), solves=True)
 
 
+# What tells of a tensor how large it is, or of which kind, and nothing of its rows.
+_ABOUT = frozenset({"shape", "dtype", "device", "layout", "ndim", "size", "dim", "numel", "stride"})
+_FILLED = frozenset({"full", "tile", "repeat"})  # functions that give one number many times
+
+
 class _Sent(NamedTuple):
-    """What a call sends, and the two lists of sizes; `result`: where what comes in lies."""
+    """What a call sends, and the two lists of sizes; `result`: where what comes in lies. `under`: what a call passes
+    for the parameters that decide, in the function that it calls, whether this is sent."""
 
     call: Place
     given: Place
     result: Place
     received: Place
     sent: Place
+    under: tuple[Any, ...] = ()
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -48,6 +55,8 @@ def check_project(project: Project) -> Iterator[Finding]:
     units: dict[Unit, list[_Sent]] = {}
     for row in rows:
         if not is_aside(row.call.unit.path) and row.received.root.key != row.sent.root.key:
+            if _is_of_equal_parts(row.received) and _is_of_equal_parts(row.sent):
+                continue
             units.setdefault(row.call.unit, []).append(row)
     for several in units.values():
         for out in several:
@@ -76,7 +85,27 @@ def _through(queries: Queries, inner: _Sent) -> Iterator[_Sent]:
         places = [call.value_at(number) for number in numbers if number is not None]
         if len(places) == len(wanted):
             given, received, sent = places
-            yield _Sent(call, given, call, received, sent)
+            yield _Sent(call, given, call, received, sent, _decided_by(inner, call))
+
+
+def _decided_by(inner: _Sent, call: Place) -> tuple[Any, ...]:
+    """What a call passes for the parameters by which the function that it calls decides over what it sends."""
+    parts = (part.root for test in inner.call.tests_inside for part in test.sources)
+    positions = sorted({int(part.value.data[0]) for part in parts if part.value.op == "param"})
+    given = (argument_of(call.unit, call.number, inner.call.unit, position) for position in positions)
+    return tuple(call.value_at(number).root.key if number is not None else None for number in given)
+
+
+def _is_of_equal_parts(sizes: Place) -> bool:
+    """Whether a list holds one number many times: what goes to each rank is as large."""
+    root = sizes.root
+    while root.value.op == "call" and root.receiver is not None and root.method == "tolist":
+        root = root.receiver.root
+    if root.value.op == "binary" and root.value.data == "Mult":
+        return any(root.operand(i).root.value.op == "list" for i in (0, 1))
+    if root.value.op == "collect":
+        return not any(part.value.op == "next" for part in root.operand(0).sources)
+    return root.value.op == "call" and root.method in _FILLED
 
 
 def _parameter(place: Place) -> int | None:
@@ -89,22 +118,35 @@ def _parameter(place: Place) -> int | None:
 
 def _is_sent_on(out: _Sent, back: _Sent) -> bool:
     """Whether one call sends what is made of another's result, and by the same lists in the same places."""
-    if out is back or (out.received.root, out.sent.root) != (back.received.root, back.sent.root):
+    same = (out.received.root, out.sent.root) == (back.received.root, back.sent.root)
+    if out is back or not same or out.under != back.under:
         return False
     return back.call.number > out.call.number and any(part.root == out.result.root for part in _rows(back.given))
 
 
 def _rows(given: Place) -> list[Place]:
-    """The values of which something is made row by row: not those of which it takes one number."""
+    """The values of which something is made row by row: not those of which it takes one number, or the shape."""
     reducing = given.flow.models.tensors["reducing"]
     found = [given]
     for place in found:
         value = place.value
-        if value.op == "call" and (place.method in reducing or place.method == "item"):
+        if value.op == "attr" and value.data in _ABOUT:
+            continue
+        if value.op == "call" and (place.method in reducing or place.method in _ABOUT or place.method == "item"):
+            continue
+        if value.op == "call" and (like := _is_like(place)) is not None:
+            found += [each for each in (like,) if each not in found]
+            continue
+        if value.op == "call" and (place.method.startswith("new_") or place.method.endswith("_like")):
             continue
         args = value.args[:1] if value.op == "mut" else value.args
         found += [each for each in map(place.value_at, (a for a in args if a >= 0)) if each not in found]
     return found
+
+
+def _is_like(call: Place) -> Place | None:
+    """What a call moves, or shapes, after the pattern of another tensor: `x` of `x.to(y)` and `x.view_as(y)`."""
+    return call.receiver if call.method == "to" or call.method.endswith("_as") else None
 
 
 def _report(out: _Sent, back: _Sent) -> Finding:
@@ -159,6 +201,33 @@ def there_and_back(rows, expert, recv, send):
 ]
 
 CORRECT = [
+    # a flag exchanges the lists; another tensor is sent the same way, in the type of the first; all parts are as large
+    """
+import torch
+import torch.distributed as dist
+
+def exchange(x, recv, send, back=False):
+    if back:
+        out = x.new_empty(sum(send), *x.shape[1:])
+        dist.all_to_all_single(out, x, send, recv)
+    else:
+        out = x.new_empty(sum(recv), *x.shape[1:])
+        dist.all_to_all_single(out, x, recv, send)
+    return out
+
+def experts(x, scores, expert, recv, send):
+    tokens = exchange(x, recv, send)
+    scores = exchange(scores.to(tokens.dtype).view(-1, tokens.size(1)), recv, send)
+    return exchange(expert(tokens) * scores, recv, send, back=True)
+
+def capacity(x, expert, size, ranks):
+    recv, send = [size] * ranks, [size for _ in range(ranks)]
+    there = torch.empty_like(x)
+    dist.all_to_all_single(there, x, recv, send)
+    back = torch.empty_like(x)
+    dist.all_to_all_single(back, expert(there), recv, send)
+    return back
+""",
     _EXPERTS.replace("{splits}", "send, recv"),
     """
 import torch
