@@ -478,7 +478,8 @@ def _asked(callee: ast.expr) -> str:
 
 
 def _raising(tree: ast.Module) -> frozenset[str]:
-    """The functions of a file that only ever raise (`def fail(error): raise Failed(…) from error`), as they are called.
+    """The functions of a file that only ever raise (`def fail(error): raise Failed(…) from error`), or end the process
+    (`sys.exit(1)`), as they are called.
 
     A method that raises NotImplementedError stands for those of other classes. Of several with one name all must raise.
     """
@@ -496,10 +497,12 @@ def _raising(tree: ast.Module) -> frozenset[str]:
 
 def _only_raises(node: _Function) -> bool:
     last = node.body[-1]
-    if not isinstance(last, ast.Raise) or isinstance(node, ast.AsyncFunctionDef) or last.exc is None:
+    leaves = isinstance(last, ast.Expr) and isinstance(last.value, ast.Call) and _ends_process(last.value.func)
+    raised = last.exc if isinstance(last, ast.Raise) else None
+    if not (leaves or raised is not None) or isinstance(node, ast.AsyncFunctionDef):
         return False
     inside = list(ast.walk(node))
-    named = {each.id for each in ast.walk(last.exc) if isinstance(each, ast.Name)}
+    named = {each.id for each in ast.walk(raised) if isinstance(each, ast.Name)} if raised is not None else set()
     leaving = (ast.Return, ast.Yield, ast.YieldFrom, ast.Try)
     return "NotImplementedError" not in named and not any(isinstance(each, leaving) for each in inside)
 

@@ -33,7 +33,7 @@ from validator.flow.queries.escapes import Index, argument_of
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.pure_functions import is_idle
 from validator.flow.queries.training.parameter_origins import Owners
-from validator.flow.queries.training.placements import decided_by, members, sources, whole
+from validator.flow.queries.training.placements import decided_by, leads, members, point, sources, whole
 from validator.project import Project
 from validator.rule import Rule
 
@@ -46,6 +46,7 @@ _CONTENTS = (
     "normal_", "uniform_", "mul_", "add_", "div_", "sub_", "lerp_", "clamp_", "isnan",
 )  # fmt: skip
 _NO_WRITES = frozenset({"requires_grad_", "retain_grad_", "share_memory_", "_"})
+_OWN = frozenset({".grad", ".ds_tensor"})  # what each rank has of a parameter for itself
 _MEMBERS = frozenset({".parameters()", ".named_parameters()"})
 # What a test that leaves parameters whole speaks of: the stage, the engine, what ZeRO-3 notes on a parameter.
 _STAGE = re.compile(r"stage|zero|deepspeed|(^|_)ds(_|$)|fsdp|backend|engine_type", re.IGNORECASE)
@@ -65,9 +66,11 @@ def check_project(project: Project) -> Iterator[Finding]:
         if not spread and not (optional and _may_be_spread(about, tensor)):
             continue
         path = members(tensor)
-        if _MEMBERS.isdisjoint(map(str, path)) or ELEMENT not in path or path[-1] == ".grad" or _managed(index, call):
+        if _MEMBERS.isdisjoint(map(str, path)) or ELEMENT not in path or not _OWN.isdisjoint(path):
             continue
-        if not spread and _asked(queries, call):
+        if _managed(index, call) or _entered_by_hand(call) or not spread and _asked(queries, call):
+            continue
+        if _is_asked_for(call) or not spread and _is_handed_over_later(queries, call, tensor):
             continue
         has = "that ZeRO-3 has spread over ranks" if spread else "that is spread over ranks where the ZeRO stage is 3"
         yield RULE.finding(
@@ -209,6 +212,9 @@ def _drops(manager: Place, tensor: Place) -> bool:
     if made.value.op != "call":
         return False
     models = made.flow.models
+    enabled = made.argument("enabled")
+    if enabled is not None and enabled.closed.is_const(False):
+        return False
     row = next((r for o in made.operand(0).val.of("ext") if (r := models.call(o[1])) and r.gathers), None)
     if row is None or row.gathers is None or row.keeps is None or "**" in made.value.data.names:
         return False
@@ -247,6 +253,28 @@ def _uses(queries: Queries) -> Iterator[tuple[Place, Place]]:
             tensor = call.argument(*which) if which is not None and not row.objects else None
             if tensor is not None:
                 yield call, tensor
+
+
+def _entered_by_hand(call: Place) -> bool:
+    """Whether the function enters a context manager without `with`: it may gather what is used behind that."""
+    return "__enter__" in call.unit.named
+
+
+def _is_asked_for(call: Place) -> bool:
+    """Whether a test asks a parameter for what ZeRO-3 notes on those that it spreads: `hasattr(p, "ds_id")`."""
+    return any(word.startswith("ds_") for test in decided_by(call) for word in test.words)
+
+
+def _is_handed_over_later(queries: Queries, call: Place, tensor: Place) -> bool:
+    """Whether the model of a parameter is handed to DeepSpeed in the same function, behind its use."""
+    first = whole(tensor)[0]
+    later = (
+        each
+        for each in queries.calls_in(call.unit)
+        if each.method == "initialize" and leads(call.unit, point(call), point(each))
+    )
+    given = (each.value_at(number) for each in later for number in each.value.args[1:])
+    return any(part.root.number == first for part in given)
 
 
 def _may_be_spread(about: frozenset[Unit], tensor: Place) -> bool:
@@ -412,6 +440,45 @@ class Trainer:
 ]
 
 CORRECT = [
+    # nothing is spread, or gathered, where it is switched off; a model that is handed over later; what a rank holds
+    """
+import deepspeed
+from transformers import AutoModel
+
+def off(path):
+    with deepspeed.zero.Init(enabled=False):
+        model = AutoModel.from_pretrained(path)
+    for parameter in model.parameters():
+        parameter.data.normal_()
+    with deepspeed.zero.GatheredParameters(list(model.parameters()), enabled=False):
+        for parameter in model.parameters():
+            parameter.data.mul_(0.5)
+
+def later(model, config):
+    for parameter in model.parameters():
+        parameter.data.normal_()
+    return deepspeed.initialize(model=model, config=config)
+
+def spread(path):
+    with deepspeed.zero.Init():
+        model = AutoModel.from_pretrained(path)
+    for parameter in model.parameters():
+        if hasattr(parameter, "ds_id"):
+            print(parameter.ds_tensor.norm())
+        else:
+            print(parameter.norm())
+    gathering = deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0)
+    return model, gathering
+
+def by_hand(path):
+    with deepspeed.zero.Init():
+        model = AutoModel.from_pretrained(path)
+    gathering = deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0)
+    gathering.__enter__()
+    for parameter in model.parameters():
+        parameter.data.mul_(0.5)
+    gathering.__exit__(None, None, None)
+""",
     # a function inside that is called where the parameter is gathered
     """
 import deepspeed

@@ -56,6 +56,9 @@ def _built_inside(at: Evaluation, number: int) -> str:
     values = at.code.values
     for manager in at.unit.managers(number):
         callee, *given = values[manager].args if values[manager].op == "call" else (manager,)
+        names = values[manager].data.names if given else ()
+        if any(name == "enabled" and at.vals[each].is_const(False) for name, each in zip(names, given, strict=True)):
+            continue
         first = at.vals[given[0]].constant() if given else None
         for o in at.vals[callee].each:
             name = at.models.named(o[1]) if o[0] == "ext" else ""
