@@ -176,7 +176,6 @@ def _chosen(batches: str, passed: str = "loader", test: str = _EMPTY, mark: str 
 
 
 INCORRECT = [
-    _taken("files[rank::ranks]", mark="  # error: MP502"),
     # fewer files than ranks: the test itself says that a rank may have none
     _SHARE.replace("{before}", "if not self.rows:  # error: MP502\n            return 0.0").replace("{after}", ""),
     _SHARE.replace("{before}", "if len(self.rows) == 0:  # error: MP502\n            return 0.0").replace(
@@ -468,16 +467,10 @@ def fit(model, batches, group):
             break
         dist.all_reduce(model.flat_gradients, group=group)
 """,
+    _taken("files[rank::ranks]", mark="  # error: MP502"),
 ]
 
 CORRECT = [
-    # as many for each: the rest is left out, asked for or filled up
-    _taken(even="files = files[: len(files) // ranks * ranks]"),
-    _taken(even="assert len(files) % ranks == 0"),
-    _taken(even="files = files + files[: -len(files) % ranks]"),
-    _taken("files[: len(files) // ranks * ranks][rank::ranks]"),
-    _taken("[files[i] for i in range(rank, len(files) - len(files) % ranks, ranks)]"),
-    _taken("files[rank * (len(files) // ranks) : (rank + 1) * (len(files) // ranks)]"),
     _SHARE.replace("{before}", "").replace("{after}", "if not self.rows:\n            return 0.0"),
     _chosen("kept(batches)", test=_EVERY),
     _chosen("batches"),
@@ -854,6 +847,13 @@ def fit(model, batches, group):
             break
         dist.all_reduce(model.flat_gradients, group=group)
 """,
+    # as many for each: the rest is left out, asked for or filled up
+    _taken(even="files = files[: len(files) // ranks * ranks]"),
+    _taken(even="assert len(files) % ranks == 0"),
+    _taken(even="files = files + files[: -len(files) % ranks]"),
+    _taken("files[: len(files) // ranks * ranks][rank::ranks]"),
+    _taken("[files[i] for i in range(rank, len(files) - len(files) % ranks, ranks)]"),
+    _taken("files[rank * (len(files) // ranks) : (rank + 1) * (len(files) // ranks)]"),
 ]
 
 

@@ -207,24 +207,6 @@ def accelerated(accelerator, model, batches):
 ]
 
 CORRECT = [
-    # a function of the program ends the process
-    """
-import os
-import torch
-from torch.nn.parallel import DistributedDataParallel as DDP
-
-def give_up(error):
-    print("out of memory:", error, flush=True)
-    os._exit(1)
-
-def train(model, batches):
-    model = DDP(model)
-    for batch in batches:
-        try:
-            model(batch).mean().backward()
-        except torch.cuda.OutOfMemoryError as error:
-            give_up(error)
-""",
     # behind the loop all meet, whether it ended or was left
     """
 import torch
@@ -351,5 +333,23 @@ def explained(model, batches):
             if "out of memory" not in str(error):
                 print("not for lack of memory")
             raise
+""",
+    # a function of the program ends the process
+    """
+import os
+import torch
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def give_up(error):
+    print("out of memory:", error, flush=True)
+    os._exit(1)
+
+def train(model, batches):
+    model = DDP(model)
+    for batch in batches:
+        try:
+            model(batch).mean().backward()
+        except torch.cuda.OutOfMemoryError as error:
+            give_up(error)
 """,
 ]

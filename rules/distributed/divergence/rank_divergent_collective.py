@@ -222,19 +222,6 @@ torchrun --nproc_per_node 8 train.py{options}
 """
 
 INCORRECT = [
-    # what is rounded is a multiple of something else
-    """
-import math
-import torch.distributed as dist
-
-def rounded(model, wanted, batch_size):
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    total = math.ceil(wanted / batch_size) * batch_size
-    place = rank * batch_size
-    while place < total:
-        dist.all_reduce(model(batch_size))  # error: MP501
-        place += batch_size * ranks
-""",
     """
 import torch
 import torch.distributed as dist
@@ -980,40 +967,23 @@ def evaluate(config, value):
     if config.runtime.processes.leads:
         dist.all_reduce(value)  # error: MP501
 """,
-]
-
-
-CORRECT = [
-    # as many rounds from each place: the total was rounded up, filled up, or refused
+    # what is rounded is a multiple of something else
     """
 import math
-import torch
 import torch.distributed as dist
 
 def rounded(model, wanted, batch_size):
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    total = math.ceil(wanted / (batch_size * ranks)) * batch_size * ranks
+    total = math.ceil(wanted / batch_size) * batch_size
     place = rank * batch_size
     while place < total:
-        samples = model(batch_size)
-        parts = [torch.empty_like(samples) for _ in range(ranks)]
-        dist.all_gather(parts, samples)
+        dist.all_reduce(model(batch_size))  # error: MP501
         place += batch_size * ranks
-
-def filled(model, rows):
-    step = dist.get_world_size()
-    rows = rows + rows[: -len(rows) % step]
-    for place in range(dist.get_rank(), len(rows), step):
-        dist.all_reduce(model(rows[place]))
-
-def refused(model, total, batch_size):
-    step = batch_size * dist.get_world_size()
-    assert total % step == 0, "each rank draws as many"
-    place = dist.get_rank() * batch_size
-    while place < total:
-        dist.all_reduce(model(batch_size))
-        place += step
 """,
+]
+
+
+CORRECT = [
     """
 import torch
 import torch.distributed as dist
@@ -2084,6 +2054,36 @@ def wrapped(args, model, device):
 def main(args, model):
     args.local_rank, args.rank = int(os.getenv("LOCAL_RANK", -1)), int(os.getenv("RANK", -1))
     return wrapped(args, model, torch.device("cuda", args.local_rank))
+""",
+    # as many rounds from each place: the total was rounded up, filled up, or refused
+    """
+import math
+import torch
+import torch.distributed as dist
+
+def rounded(model, wanted, batch_size):
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    total = math.ceil(wanted / (batch_size * ranks)) * batch_size * ranks
+    place = rank * batch_size
+    while place < total:
+        samples = model(batch_size)
+        parts = [torch.empty_like(samples) for _ in range(ranks)]
+        dist.all_gather(parts, samples)
+        place += batch_size * ranks
+
+def filled(model, rows):
+    step = dist.get_world_size()
+    rows = rows + rows[: -len(rows) % step]
+    for place in range(dist.get_rank(), len(rows), step):
+        dist.all_reduce(model(rows[place]))
+
+def refused(model, total, batch_size):
+    step = batch_size * dist.get_world_size()
+    assert total % step == 0, "each rank draws as many"
+    place = dist.get_rank() * batch_size
+    while place < total:
+        dist.all_reduce(model(batch_size))
+        place += step
 """,
 ]
 

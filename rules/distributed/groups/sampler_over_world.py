@@ -214,15 +214,6 @@ def _members(cls: ClassDef) -> Iterator[str]:
 
 INCORRECT = [
     """
-from torch.utils.data.distributed import DistributedSampler
-
-def sampler(dataset, tp_size, cp_size):
-    if tp_size > 1:
-        raise ValueError("layers are not sharded here")
-    print(cp_size)
-    return DistributedSampler(dataset)  # error: MP531
-""",
-    """
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.utils.data import Sampler
@@ -293,43 +284,18 @@ class State:
 def loader(dataset, state: State):
     return DistributedSampler(dataset, dist.get_world_size(), dist.get_rank(), seed=state.dp_size)  # error: MP531
 """,
+    """
+from torch.utils.data.distributed import DistributedSampler
+
+def sampler(dataset, tp_size, cp_size):
+    if tp_size > 1:
+        raise ValueError("layers are not sharded here")
+    print(cp_size)
+    return DistributedSampler(dataset)  # error: MP531
+""",
 ]
 
 CORRECT = [
-    # the ranks that must share a batch gather theirs, or there is but one of them
-    """
-import torch
-import torch.distributed as dist
-from torch.distributed.device_mesh import init_device_mesh
-from torch.utils.data import DataLoader
-from torch.utils.data.distributed import DistributedSampler
-
-def train(model, dataset, tp_size):
-    mesh = init_device_mesh("cuda", (dist.get_world_size() // tp_size, tp_size), mesh_dim_names=("dp", "tp"))
-    loader = DataLoader(dataset, batch_size=2, sampler=DistributedSampler(dataset))
-    for batch in loader:
-        batch = batch.cuda()
-        parts = [torch.empty_like(batch) for _ in range(tp_size)]
-        dist.all_gather(parts, batch, group=mesh["tp"].get_group())
-        model(torch.cat(parts)).backward()
-""",
-    """
-import torch.distributed as dist
-from torch.utils.data.distributed import DistributedSampler
-
-class Plain:
-    def __init__(self, dataset, tp_size):
-        assert tp_size == 1, "sharded layers have a sampler of their own"
-        self.dataset, self.tp_size = dataset, tp_size
-
-    def sampler(self):
-        return DistributedSampler(self.dataset)
-
-def sampler(dataset, tp_size, dp_group):
-    if tp_size > 1:
-        return DistributedSampler(dataset, dist.get_world_size(dp_group), dist.get_rank(dp_group))
-    return DistributedSampler(dataset)
-""",
     """
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
@@ -415,5 +381,39 @@ def plain_loader(dataset, strategy):
 
 def main(dataset):
     return loader(dataset, Strategy(2)), plain_loader(dataset, Replicas())
+""",
+    # the ranks that must share a batch gather theirs, or there is but one of them
+    """
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+from torch.utils.data import DataLoader
+from torch.utils.data.distributed import DistributedSampler
+
+def train(model, dataset, tp_size):
+    mesh = init_device_mesh("cuda", (dist.get_world_size() // tp_size, tp_size), mesh_dim_names=("dp", "tp"))
+    loader = DataLoader(dataset, batch_size=2, sampler=DistributedSampler(dataset))
+    for batch in loader:
+        batch = batch.cuda()
+        parts = [torch.empty_like(batch) for _ in range(tp_size)]
+        dist.all_gather(parts, batch, group=mesh["tp"].get_group())
+        model(torch.cat(parts)).backward()
+""",
+    """
+import torch.distributed as dist
+from torch.utils.data.distributed import DistributedSampler
+
+class Plain:
+    def __init__(self, dataset, tp_size):
+        assert tp_size == 1, "sharded layers have a sampler of their own"
+        self.dataset, self.tp_size = dataset, tp_size
+
+    def sampler(self):
+        return DistributedSampler(self.dataset)
+
+def sampler(dataset, tp_size, dp_group):
+    if tp_size > 1:
+        return DistributedSampler(dataset, dist.get_world_size(dp_group), dist.get_rank(dp_group))
+    return DistributedSampler(dataset)
 """,
 ]

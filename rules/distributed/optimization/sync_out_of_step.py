@@ -327,36 +327,6 @@ train(Trainer(print, [], 2).model, [], print, 2)
 ]
 
 CORRECT = [
-    # a length that leaves a shorter window at the end is refused
-    """
-import torch
-
-class Trainer:
-    def __init__(self, model, loader, every):
-        if len(loader) % every != 0:
-            raise ValueError("the last window is shorter")
-        self.model = torch.nn.parallel.DistributedDataParallel(model)
-        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        self.loader, self.every = loader, every
-
-    def fit(self):
-        for index, batch in enumerate(self.loader):
-            self.model.require_backward_grad_sync = (index + 1) % self.every == 0
-            self.model(batch).backward()
-            if (index + 1) % self.every == 0 or index + 1 == len(self.loader):
-                self.optimizer.step()
-
-def train(model, batches, optimizer, every):
-    steps = len(batches)
-    assert steps % every == 0
-    for number, batch in enumerate(batches):
-        model.set_requires_gradient_sync(number % every == every - 1)
-        model(batch).backward()
-        if (number + 1) % every == 0 or number + 1 == len(batches):
-            optimizer.step()
-
-train(Trainer(print, [], 2).model, [], print, 2)
-""",
     """
 import contextlib
 
@@ -544,5 +514,35 @@ def train(model, batches, optimizer, every):
             if not full:
                 reduce(model)
             optimizer.step()
+""",
+    # a length that leaves a shorter window at the end is refused
+    """
+import torch
+
+class Trainer:
+    def __init__(self, model, loader, every):
+        if len(loader) % every != 0:
+            raise ValueError("the last window is shorter")
+        self.model = torch.nn.parallel.DistributedDataParallel(model)
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.loader, self.every = loader, every
+
+    def fit(self):
+        for index, batch in enumerate(self.loader):
+            self.model.require_backward_grad_sync = (index + 1) % self.every == 0
+            self.model(batch).backward()
+            if (index + 1) % self.every == 0 or index + 1 == len(self.loader):
+                self.optimizer.step()
+
+def train(model, batches, optimizer, every):
+    steps = len(batches)
+    assert steps % every == 0
+    for number, batch in enumerate(batches):
+        model.set_requires_gradient_sync(number % every == every - 1)
+        model(batch).backward()
+        if (number + 1) % every == 0 or number + 1 == len(batches):
+            optimizer.step()
+
+train(Trainer(print, [], 2).model, [], print, 2)
 """,
 ]

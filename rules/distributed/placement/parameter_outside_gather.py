@@ -440,45 +440,6 @@ class Trainer:
 ]
 
 CORRECT = [
-    # nothing is spread, or gathered, where it is switched off; a model that is handed over later; what a rank holds
-    """
-import deepspeed
-from transformers import AutoModel
-
-def off(path):
-    with deepspeed.zero.Init(enabled=False):
-        model = AutoModel.from_pretrained(path)
-    for parameter in model.parameters():
-        parameter.data.normal_()
-    with deepspeed.zero.GatheredParameters(list(model.parameters()), enabled=False):
-        for parameter in model.parameters():
-            parameter.data.mul_(0.5)
-
-def later(model, config):
-    for parameter in model.parameters():
-        parameter.data.normal_()
-    return deepspeed.initialize(model=model, config=config)
-
-def spread(path):
-    with deepspeed.zero.Init():
-        model = AutoModel.from_pretrained(path)
-    for parameter in model.parameters():
-        if hasattr(parameter, "ds_id"):
-            print(parameter.ds_tensor.norm())
-        else:
-            print(parameter.norm())
-    gathering = deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0)
-    return model, gathering
-
-def by_hand(path):
-    with deepspeed.zero.Init():
-        model = AutoModel.from_pretrained(path)
-    gathering = deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0)
-    gathering.__enter__()
-    for parameter in model.parameters():
-        parameter.data.mul_(0.5)
-    gathering.__exit__(None, None, None)
-""",
     # a function inside that is called where the parameter is gathered
     """
 import deepspeed
@@ -604,5 +565,44 @@ import deepspeed
 def total(model, stage):
     engine, _, _, _ = deepspeed.initialize(model=model, config={"zero_optimization": {"stage": 2}})
     return [param.data.norm() for param in engine.parameters()]
+""",
+    # nothing is spread, or gathered, where it is switched off; a model that is handed over later; what a rank holds
+    """
+import deepspeed
+from transformers import AutoModel
+
+def off(path):
+    with deepspeed.zero.Init(enabled=False):
+        model = AutoModel.from_pretrained(path)
+    for parameter in model.parameters():
+        parameter.data.normal_()
+    with deepspeed.zero.GatheredParameters(list(model.parameters()), enabled=False):
+        for parameter in model.parameters():
+            parameter.data.mul_(0.5)
+
+def later(model, config):
+    for parameter in model.parameters():
+        parameter.data.normal_()
+    return deepspeed.initialize(model=model, config=config)
+
+def spread(path):
+    with deepspeed.zero.Init():
+        model = AutoModel.from_pretrained(path)
+    for parameter in model.parameters():
+        if hasattr(parameter, "ds_id"):
+            print(parameter.ds_tensor.norm())
+        else:
+            print(parameter.norm())
+    gathering = deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0)
+    return model, gathering
+
+def by_hand(path):
+    with deepspeed.zero.Init():
+        model = AutoModel.from_pretrained(path)
+    gathering = deepspeed.zero.GatheredParameters(list(model.parameters()), modifier_rank=0)
+    gathering.__enter__()
+    for parameter in model.parameters():
+        parameter.data.mul_(0.5)
+    gathering.__exit__(None, None, None)
 """,
 ]

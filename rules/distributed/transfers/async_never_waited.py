@@ -370,24 +370,6 @@ INCORRECT = [
     # the last transfer is started behind the wait; gradients are bounded before it
     _hooks("pass", "self.launch()  # error: MP515"),
     _hooks(first=f"{_CLIP}  # error: MP515", second=_FINISH),
-    # the end of a `with` waits, and what is used inside it comes before
-    _ENTERED.replace("{inside}", "torch.nn.utils.clip_grad_value_(model.parameters(), 1.0)  # error: MP515"),
-    _WITH.replace("{inside}", "print(count.item())  # error: MP515"),
-    """
-import torch.distributed as dist
-from contextlib import contextmanager
-
-@contextmanager
-def keeping():
-    works = []
-    yield works
-    works.clear()
-
-def reduce(grads):
-    with keeping() as works:
-        for grad in grads:
-            works.append(dist.all_reduce(grad, async_op=True))  # error: MP515
-""",
     # a method waits, and nobody calls it
     _BUCKETS.replace("{mark}", "  # error: MP515").replace("{finish}", ""),
     """
@@ -551,13 +533,28 @@ class Checkpointer:
     def save(self, state, path):
         self.pending = async_save(state, checkpoint_id=path)  # error: MP515
 """,
+    # the end of a `with` waits, and what is used inside it comes before
+    _ENTERED.replace("{inside}", "torch.nn.utils.clip_grad_value_(model.parameters(), 1.0)  # error: MP515"),
+    _WITH.replace("{inside}", "print(count.item())  # error: MP515"),
+    """
+import torch.distributed as dist
+from contextlib import contextmanager
+
+@contextmanager
+def keeping():
+    works = []
+    yield works
+    works.clear()
+
+def reduce(grads):
+    with keeping() as works:
+        for grad in grads:
+            works.append(dist.all_reduce(grad, async_op=True))  # error: MP515
+""",
 ]
 
 CORRECT = [
     _hooks(),
-    # what `with` leaves waits: an object, a generator, or what a library's stack was given
-    _ENTERED.replace("{inside}", "pass"),
-    _WITH.replace("{inside}", "pass"),
     _BUCKETS.replace("{mark}", "").replace("{finish}", "buckets.finish_tied()"),
     # who has the object asks for the method by name
     _BUCKETS.replace("{mark}", "").replace("{finish}", "getattr(buckets, 'finish_tied')()"),
@@ -768,4 +765,7 @@ def hook(modules, group):
     for module in modules:
         module.register_forward_pre_hook(before)
 """,
+    # what `with` leaves waits: an object, a generator, or what a library's stack was given
+    _ENTERED.replace("{inside}", "pass"),
+    _WITH.replace("{inside}", "pass"),
 ]

@@ -140,29 +140,6 @@ INCORRECT = [
 ]
 
 CORRECT = [
-    # the rank is bound before; there is one process
-    """
-import functools
-import torch.distributed as dist
-
-def share(rows, size=1, rank=0):
-    return rows[rank::size]
-
-def main(rows):
-    dist.init_process_group("nccl")
-    mine = functools.partial(share, rank=dist.get_rank())
-    return mine(rows, dist.get_world_size())
-
-def alone(rows):
-    size = dist.get_world_size()
-    if size == 1:
-        return share(rows, size)
-    return share(rows, size, dist.get_rank())
-
-def refused(rows):
-    assert dist.get_world_size() == 1
-    return share(rows, dist.get_world_size())
-""",
     _LOSS.replace("{given}", "dist.get_rank(), dist.get_world_size()").replace("{rank}", ", rank=dist.get_rank()"),
     _LOSS.replace("{given}", "**options").replace("{rank}", ", dist.get_rank()"),
     """
@@ -194,5 +171,28 @@ def main(rows):
     describe(dist.get_world_size())
     if dist.get_rank() == 0:
         print(table(rows, dist.get_world_size()))
+""",
+    # the rank is bound before; there is one process
+    """
+import functools
+import torch.distributed as dist
+
+def share(rows, size=1, rank=0):
+    return rows[rank::size]
+
+def main(rows):
+    dist.init_process_group("nccl")
+    mine = functools.partial(share, rank=dist.get_rank())
+    return mine(rows, dist.get_world_size())
+
+def alone(rows):
+    size = dist.get_world_size()
+    if size == 1:
+        return share(rows, size)
+    return share(rows, size, dist.get_rank())
+
+def refused(rows):
+    assert dist.get_world_size() == 1
+    return share(rows, dist.get_world_size())
 """,
 ]

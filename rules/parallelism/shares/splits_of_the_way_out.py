@@ -201,33 +201,6 @@ def there_and_back(rows, expert, recv, send):
 ]
 
 CORRECT = [
-    # a flag exchanges the lists; another tensor is sent the same way, in the type of the first; all parts are as large
-    """
-import torch
-import torch.distributed as dist
-
-def exchange(x, recv, send, back=False):
-    if back:
-        out = x.new_empty(sum(send), *x.shape[1:])
-        dist.all_to_all_single(out, x, send, recv)
-    else:
-        out = x.new_empty(sum(recv), *x.shape[1:])
-        dist.all_to_all_single(out, x, recv, send)
-    return out
-
-def experts(x, scores, expert, recv, send):
-    tokens = exchange(x, recv, send)
-    scores = exchange(scores.to(tokens.dtype).view(-1, tokens.size(1)), recv, send)
-    return exchange(expert(tokens) * scores, recv, send, back=True)
-
-def capacity(x, expert, size, ranks):
-    recv, send = [size] * ranks, [size for _ in range(ranks)]
-    there = torch.empty_like(x)
-    dist.all_to_all_single(there, x, recv, send)
-    back = torch.empty_like(x)
-    dist.all_to_all_single(back, expert(there), recv, send)
-    return back
-""",
     _EXPERTS.replace("{splits}", "send, recv"),
     """
 import torch
@@ -260,6 +233,33 @@ def round_trip(rows, sizes):
     dist.all_to_all_single(there, rows, sizes, sizes)
     back = torch.empty_like(rows)
     dist.all_to_all_single(back, there, sizes, sizes)
+    return back
+""",
+    # a flag exchanges the lists; another tensor is sent the same way, in the type of the first; all parts are as large
+    """
+import torch
+import torch.distributed as dist
+
+def exchange(x, recv, send, back=False):
+    if back:
+        out = x.new_empty(sum(send), *x.shape[1:])
+        dist.all_to_all_single(out, x, send, recv)
+    else:
+        out = x.new_empty(sum(recv), *x.shape[1:])
+        dist.all_to_all_single(out, x, recv, send)
+    return out
+
+def experts(x, scores, expert, recv, send):
+    tokens = exchange(x, recv, send)
+    scores = exchange(scores.to(tokens.dtype).view(-1, tokens.size(1)), recv, send)
+    return exchange(expert(tokens) * scores, recv, send, back=True)
+
+def capacity(x, expert, size, ranks):
+    recv, send = [size] * ranks, [size for _ in range(ranks)]
+    there = torch.empty_like(x)
+    dist.all_to_all_single(there, x, recv, send)
+    back = torch.empty_like(x)
+    dist.all_to_all_single(back, expert(there), recv, send)
     return back
 """,
 ]

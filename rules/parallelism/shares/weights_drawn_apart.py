@@ -134,6 +134,13 @@ INCORRECT = [
 ]
 
 CORRECT = [
+    _PROGRAM.replace("{before}", "set_seed(7)").replace("{after}", _APART),
+    # the weights are the first rank's, a checkpoint's, or drawn again; the seed is the device's alone
+    _PROGRAM.replace("{before}", _APART).replace("{after}", "share(model)"),
+    _PROGRAM.replace("{before}", _APART).replace("{after}", "model = DDP(model)"),
+    _PROGRAM.replace("{before}", _APART).replace("{after}", 'model.load_state_dict(torch.load("net.pt"))'),
+    _PROGRAM.replace("{before}", _APART).replace("{after}", "set_seed(7)\n    model.apply(torch.nn.init.normal_)"),
+    _PROGRAM.replace("{before}", "torch.cuda.manual_seed(dist.get_rank())").replace("{after}", "pass"),
     # the state is set anew where the model is made, and the seed of the rank is in force elsewhere
     _within("seeded(7)", _APART),
     _PROGRAM.replace("{before}", f"set_seed(7)\n    {_FORKED.format(_APART)}").replace("{after}", "pass"),
@@ -169,11 +176,4 @@ def main""",
     .replace("{before}", _APART)
     .replace("model = Net().cuda()", "model = build()")
     .replace("{after}", "pass"),
-    _PROGRAM.replace("{before}", "set_seed(7)").replace("{after}", _APART),
-    # the weights are the first rank's, a checkpoint's, or drawn again; the seed is the device's alone
-    _PROGRAM.replace("{before}", _APART).replace("{after}", "share(model)"),
-    _PROGRAM.replace("{before}", _APART).replace("{after}", "model = DDP(model)"),
-    _PROGRAM.replace("{before}", _APART).replace("{after}", 'model.load_state_dict(torch.load("net.pt"))'),
-    _PROGRAM.replace("{before}", _APART).replace("{after}", "set_seed(7)\n    model.apply(torch.nn.init.normal_)"),
-    _PROGRAM.replace("{before}", "torch.cuda.manual_seed(dist.get_rank())").replace("{after}", "pass"),
 ]
