@@ -185,8 +185,8 @@ def _swapped(names: list[str], params: Sequence[str]) -> Swapped | None:
     """Two arguments of which each bears the name of the parameter where the other one stands, or words of it that are
     words of no other parameter, and none of its own; or of several that have changed places in turn the first two."""
     given = names[: len(params)]
-    places = {name: place for place, name in enumerate(params)}
-    if (ring := turned([places.get(name, -1) if given.count(name) == 1 else -1 for name in given])) is not None:
+    own = {name: place for place, name in enumerate(params)}
+    if (ring := turned([own.get(name, -1) if given.count(name) == 1 else -1 for name in given])) is not None:
         one, other = ring
         return Swapped((given[one], given[other]), (params[one], params[other]))
     for first, one in enumerate(given):
