@@ -187,8 +187,8 @@ def _swapped(names: list[str], params: Sequence[str]) -> Swapped | None:
     given = names[: len(params)]
     own = {name: place for place, name in enumerate(params)}
     if (ring := turned([own.get(name, -1) if given.count(name) == 1 else -1 for name in given])) is not None:
-        one, other = ring
-        return Swapped((given[one], given[other]), (params[one], params[other]))
+        here, there = ring
+        return Swapped((given[here], given[there]), (params[here], params[there]))
     for first, one in enumerate(given):
         for second in range(first + 1, len(given) if one else 0):
             other, places = given[second], (params[first], params[second])

@@ -95,10 +95,10 @@ class SetAnew:
             for made in self.queries.values(unit, "collect") if not is_aside(unit.path) else ():
                 iterated = made.value_at(made.value.args[-1]) if made.value.data[:2] == ("dict", 2) else None
                 items = iterated.operand(0).root if iterated is not None and iterated.value.op == "iter" else None
-                if items is not None and items.method == "items" and items.receiver is not None:
-                    owner = self.namespaces.shown(items.receiver.root)
-                    if owner is not None:
-                        yield owner, Anew(made.operand(0), made.operand(1))
+                if items is None or items.value.op != "call" or items.method != "items" or items.receiver is None:
+                    continue
+                if (owner := self.namespaces.shown(items.receiver.root)) is not None:
+                    yield owner, Anew(made.operand(0), made.operand(1))
 
 
 def attribute_set(call: Place) -> tuple[Place, Anew] | None:
