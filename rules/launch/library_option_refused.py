@@ -81,6 +81,7 @@ def _report(launch: Launch, parser: Parser, given: Given, taken: Signature, foun
 
 _TRAIN = """# file: demo/__init__.py
 # file: demo/train.py
+import sys
 from dataclasses import dataclass, field
 
 from transformers import HfArgumentParser, TrainingArguments
@@ -99,7 +100,10 @@ class Arguments(TrainingArguments):
 
 def main():
     parser = HfArgumentParser((ModelArguments, Arguments))
-    model_args, args = parser.parse_args_into_dataclasses()
+    if len(sys.argv) == 2 and sys.argv[1].endswith(".json"):
+        model_args, args = parser.parse_json_file(json_file=sys.argv[1])
+    else:
+        model_args, args = parser.parse_args_into_dataclasses()
     print(model_args.model_name_or_path, model_args.no_bias, args.lora_rank)
 
 

@@ -32,6 +32,8 @@ def check_project(project: Project) -> Iterator[Finding]:
     for launch, parser, line in project.analysis(CommandLines).checked:
         if line.open or _ASKS & {given.flag.text for given in line.given}:
             continue
+        if parser.reads_files and not line.given:
+            continue  # `train.py recipe.json`
         lacking = {_flag(option): option for option in missing(line, parser)}
         if launch.tells_local_rank:
             lacking = {flag: option for flag, option in lacking.items() if option.dest != "local_rank"}
@@ -142,6 +144,29 @@ python train.py --pretrain=$MODEL
 python train.py "$@"
 python train.py $ARGUMENTS
 python train.py --help
+""",
+    # the options stand in a file
+    """# file: train.py
+import sys
+from dataclasses import dataclass
+
+from transformers import HfArgumentParser
+
+
+@dataclass
+class Arguments:
+    pretrain: str
+
+
+if __name__ == "__main__":
+    parser = HfArgumentParser(Arguments)
+    if len(sys.argv) == 2:
+        print(parser.parse_json_file(sys.argv[1]))
+    else:
+        print(parser.parse_args_into_dataclasses())
+# file: run.sh
+python train.py recipe.json
+python train.py --pretrain model
 """,
     _TRAIN
     + """# file: run.sh

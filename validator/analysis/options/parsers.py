@@ -34,6 +34,7 @@ _STRICT = frozenset({"parse_args", "parse_intermixed_args"})
 _CLASSES = frozenset({"parse_args_into_dataclasses", "parse_args_and_config"})  # of transformers, of trl
 _LENIENT = ("return_remaining_strings", "fail_with_unknown_args")
 _READING = _STRICT | _CLASSES | {"parse_known_args"}
+_OF_FILES = frozenset({"parse_json_file", "parse_yaml_file", "parse_dict"})  # which ask no command line
 _WITH_CONFIG = "trl.TrlParser"  # it reads the file that `--config` names first
 _HARMLESS = frozenset({"print", "isinstance", "len", "id", "type", "str", "repr", "hasattr", "getattr"})
 _SETTING_UP = frozenset({"parse_known_args", "append"})
@@ -49,6 +50,11 @@ class Site(NamedTuple):
     call: Call
     strict: bool
     place: Place | None = None
+
+    @property
+    def of_file(self) -> bool:
+        """Whether it asks a file, or a dictionary, instead of the command line."""
+        return self.call.method in _OF_FILES
 
 
 @dataclass(eq=False)
@@ -82,7 +88,13 @@ class Parser:
     @property
     def refuses_others(self) -> bool:
         """Whether it refuses what is neither one of its options nor a field of the classes in `taken`."""
-        return not self.why and all(site.strict for site in self.sites)
+        asking = [site.strict for site in self.sites if not site.of_file]
+        return not self.why and all(asking) and (bool(asking) or not self.sites)
+
+    @property
+    def reads_files(self) -> bool:
+        """Whether the options may stand in a file that the command line names, instead of flags."""
+        return any(site.of_file for site in self.sites)
 
     @property
     def module(self) -> Module:
