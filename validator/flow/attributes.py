@@ -90,7 +90,8 @@ def _attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
             return likely_rank(name)
     if (result.objs == UNKNOWN.objs or is_nobodys(result)) and name in at.models.ranks["attributes"] and known:
         return Val(number_named(name), rank({"local"} if "local" in name else WHOLE))
-    if known and (result == UNKNOWN or is_nobodys(result)) and name in at.models.ranks["names"]:
+    telling = "_" in name  # of nobody's objects: `args.lora.rank` is that of a matrix
+    if known and (result == UNKNOWN or telling and is_nobodys(result)) and name in at.models.ranks["names"]:
         return likely_rank(name)
     if TOP in result.objs and UNIFORM not in result.v and name in at.models.likely["columns"]:
         result = result.with_causes(v=data(sure=False))  # a column of a batch, whatever holds it

@@ -348,7 +348,8 @@ class Namespaces:
     @staticmethod
     def shown(place: Place) -> Place | None:
         """The object on whose dictionary a method is called: `vars(args).update(…)`, `args.__dict__.update(…)`."""
-        receiver = place.receiver.root if place.receiver is not None else place
+        of_method = place.receiver if place.value.op == "call" else None
+        receiver = of_method.root if of_method is not None else place
         if receiver.value.op == "attr" and receiver.value.data == "__dict__":
             return receiver.operand(0)
         shown = receiver.value.op == "call" and receiver.method == "vars" and len(receiver.value.args) == 2
