@@ -4,11 +4,12 @@ What it does
     Compares the methods of base classes before and after a change. Reports an override that still has the parameters
     that the base had before, where a call fits the base alone; an override of a method that the base no longer has, or
     has under another name, and that nothing calls any more, be it by a text that its callers put a name together of
-    (`getattr(callback, f"on_{event}")`); and a class that is made although a method that it
+    (`getattr(callback, f"on_{event}")`); an override that got a name for which nobody asks, so that callers reach what
+    it overrode; and a class that is made although a method that it
     inherits is abstract since the change.
 
 Why is this bad
-    TypeError, as soon as the program runs with that subclass.
+    TypeError, as soon as the program runs with that subclass; or the base's way of doing it, without a word.
 """
 
 from __future__ import annotations
@@ -123,7 +124,32 @@ def _events(second: str, mark: str) -> str:
     return before + after + "# file: rl/trainer.py\n" + _EVENTS.replace("{event}", "evaluation_end")
 
 
+_LOADER = """# file: rl/__init__.py
+# file: rl/base.py
+class BaseDataset:
+    def collater(self, rows):
+        return list(rows)
+# file: rl/loader.py
+def loader(dataset, rows):
+    collate = getattr(dataset, "collater", None)
+    return collate(rows) if collate is not None else rows
+"""
+_DATASET = """from rl.base import BaseDataset
+
+
+class Packed(BaseDataset):
+    def {name}(self, rows):{mark}
+        return {{"input_ids": [token for row in rows for token in row]}}
+"""
+
+
+def _renamed(name: str, mark: str) -> str:
+    before = "# before: rl/packed.py\n" + _DATASET.format(name="collater", mark="")
+    return _LOADER + before + "# file: rl/packed.py\n" + _DATASET.format(name=name, mark=mark)
+
+
 INCORRECT = (
+    _renamed("collate_fn", "  # error: MP910"),
     # a handler of an event that has another name now
     _events("on_validation_end", "  # error: MP910"),
     """# before: rl/trainers.py
@@ -254,6 +280,8 @@ def batches(source, indices):
 """,
 )
 CORRECT = (
+    # somebody asks for it under the new name
+    _renamed("packed", "") + "# file: rl/pack.py\ndef pack(dataset, rows):\n    return dataset.packed(rows)\n",
     _events("on_evaluation_end", ""),
     """# file: rl/__init__.py
 # before: rl/base.py
