@@ -980,6 +980,35 @@ def rounded(model, wanted, batch_size):
         dist.all_reduce(model(batch_size))  # error: MP501
         place += batch_size * ranks
 """,
+    # the arguments of a Trainer know which rank this is
+    """
+from dataclasses import dataclass
+from typing import Optional
+
+import transformers
+from deepspeed import zero
+
+
+@dataclass
+class TrainingArguments(transformers.TrainingArguments):
+    cache_dir: Optional[str] = None
+
+
+def whole(param):
+    if hasattr(param, "ds_id"):
+        with zero.GatheredParameters([param]):  # error: MP501
+            return param.data.detach().cpu().clone()
+    return param.detach().cpu().clone()
+
+
+def train(model, trainer):
+    parser = transformers.HfArgumentParser(TrainingArguments)
+    (training_args,) = parser.parse_args_into_dataclasses()
+    trainer.train()
+    if training_args.local_rank == 0 or training_args.local_rank == -1:
+        state = {name: whole(param) for name, param in model.named_parameters() if "lora_" in name}
+        model.save_pretrained(training_args.output_dir, state_dict=state)
+""",
 ]
 
 
