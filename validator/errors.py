@@ -33,6 +33,6 @@ def told(error: BaseException) -> str:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     text = " ".join(f"{type(error).__name__}: {error}".split())
-    if trace is None:
+    if trace is None or isinstance(error, SyntaxError):  # which says itself where it is
         return text
     return f"{text} ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})"

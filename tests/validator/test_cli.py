@@ -306,6 +306,12 @@ def test_a_file_named_by_hand_and_excluded_is_told(
     assert said not in run(capsys, *option, ".")[2]
 
 
+def test_a_folder_with_nothing_to_check_is_told(capsys: pytest.CaptureFixture[str], here: Path) -> None:
+    (here / "empty").mkdir()
+    said = "meshproof: nothing to check: no Python, shell or configuration file in empty\n"
+    assert run(capsys, "empty") == (0, "no findings in 0 files\n", said)
+
+
 def test_a_file_of_another_kind_is_told_and_a_script_is_read(capsys: pytest.CaptureFixture[str], here: Path) -> None:
     for name in ("notes.md", "LICENSE", "a.lock", "b.txt", "c.txt"):
         (here / name).write_text("no code (\n")

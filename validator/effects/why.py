@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.domains.axes import UNKNOWN as UNKNOWN_AXIS
 from validator.domains.axes import WORLD
 from validator.domains.spmd import UNIFORM, Causes, varying
 from validator.effects.divergence import Divergence, Divergences, report
@@ -114,7 +115,7 @@ def _taint(text: str, causes: Causes, is_known: bool) -> str:
         return f"`{text}` — {'the same on all ranks' if is_known else 'nothing is known by which ranks differ'}"
     if all(c.kind == "member" for c in causes):
         return f"`{text}` — tests whether the rank is among some ranks; matters to the default group alone"
-    axes = sorted({c.axis for c in causes} - {WORLD, ""})
+    axes = sorted({c.axis for c in causes} - {WORLD, "", UNKNOWN_AXIS})
     along = f" along {', '.join(axes)}" if axes else ""
     source = "which rank this is" if any(c.kind == "rank" for c in causes) else "data of each rank"
     likely = "" if any(c.sure for c in causes) else " (likely, not certain)"

@@ -21,5 +21,6 @@ def _line(finding: Finding, color: bool) -> str:
     severity: str = finding.severity
     if color:
         place, severity = f"\x1b[1m{place}\x1b[0m", f"\x1b[{COLORS[severity]}m{severity}\x1b[0m"
-    fixable = " [fixable]" if finding.fix is not None else ""
+    safe = finding.fix is None or finding.fix.safety == "safe"
+    fixable = "" if finding.fix is None else " [fixable]" if safe else " [fixable with --unsafe-fixes]"
     return f"{place}: {severity} {finding.code} {clean(finding.message)}{fixable}"

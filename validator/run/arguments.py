@@ -83,7 +83,11 @@ def _add_changes(group: Any) -> None:
     group.add_argument("--unsafe-fixes", action="store_true", help="with --fix, --fix-only or --diff: unsafe fixes too")
     group.add_argument("--diff", action="store_true", help="print what --fix would change; write nothing")
     group.add_argument("--add-ignore", action="store_true", help="silence the present findings with comments")
-    group.add_argument("--reason", metavar="TEXT", help="with --add-ignore: the reason to write")
+    group.add_argument(
+        "--reason",
+        metavar="TEXT",
+        help="with --add-ignore: the reason to write (default: what is there was there before)",
+    )
 
 
 def _add_run(group: Any) -> None:

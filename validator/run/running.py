@@ -39,8 +39,12 @@ class Checked(argparse.Namespace):
 
 def findings(options: argparse.Namespace, settings: config.Config) -> Checked:
     """The findings of the paths, out of the cache where it knows the whole run."""
-    entries = discovery.discover(options.paths or ["."], settings, options.output)
-    return _findings(options, settings, entries, older_of(options, settings, entries))
+    paths = options.paths or ["."]
+    entries = discovery.discover(paths, settings, options.output)
+    before = older_of(options, settings, entries)
+    if not entries and all(map(os.path.isdir, paths)):  # the wrong folder, most likely
+        streams.say(f"nothing to check: no Python, shell or configuration file in {_listed(paths)}")
+    return _findings(options, settings, entries, before)
 
 
 def _findings(
