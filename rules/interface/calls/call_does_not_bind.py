@@ -44,12 +44,13 @@ RULE = Rule("MP121", "call-does-not-bind", "error", stable_since="0.1.0", solves
 _HANDED = ("unknown-keyword", "twice")
 _PARTIAL = frozenset({"partial", "functools.partial"})
 _NOWHERE = (1, 1, 1, 1)
+_SHOWN = 3  # of all that refuse a call
 
 
 class Failure(NamedTuple):
     """A call in `function` that nothing it reaches takes. `passed`: what is called comes from callers; `by_name`: what
     it reaches is not known, and all of that name refuse it; `handed`: what it calls hands its keywords on to one that
-    refuses them."""
+    refuses them; `beside`: what else it may reach, which refuses it, too."""
 
     function: Method
     call: Call
@@ -59,6 +60,7 @@ class Failure(NamedTuple):
     passed: bool
     by_name: bool = False
     handed: bool = False
+    beside: tuple[tuple[Callee, Misfit], ...] = ()
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -105,7 +107,9 @@ def _failures(project: Project) -> Iterator[Failure]:
                 continue
             misfits = [misfit_of(each.params, with_given(seen, each), partial=partial) for each in reached.callees]
             if misfits and misfits[0] is not None and all(misfits):
-                yield Failure(function, call, seen, reached.callees[0], misfits[0], is_passed(callee))
+                first, *others = zip(reached.callees, misfits, strict=True)
+                beside = tuple((each, misfit) for each, misfit in others if misfit is not None)
+                yield Failure(function, call, seen, first[0], misfits[0], is_passed(callee), beside=beside)
     for function in project.functions():
         yield from _handed_on(project, function)
 
@@ -220,11 +224,12 @@ def _error(callee: Callee) -> str:
 
 
 def _report(failure: Failure, others: list[Failure]) -> Finding:
-    function, call, seen, callee, misfit, passed, by_name, handed = failure
+    function, call, seen, callee, misfit, passed, by_name, handed, beside = failure
     at = misfit.at if misfit.kind != "missing" else call.name_at
     names = [p.name for p in callee.params if p.kind in ("any", "kw")]
     hint = nearest(misfit.name, names) if misfit.kind == "unknown-keyword" else ""
     place = callee.place.facts.name_at[0]
+    alike = all(each.message == misfit.message for _, each in beside)
     where = "" if function.qualname == "<module>" else f" in `{function.qualname}`"
     how = "`partial` of " if call.target in _PARTIAL else f"`{call.target}`: " if seen.target != call.target else ""
     message = f"raises {_error(callee)}: `{written(callee.name, callee.params)}` {misfit.message}"
@@ -236,9 +241,13 @@ def _report(failure: Failure, others: list[Failure]) -> Finding:
         function.module.path,
         at,
         f"{how}`{seen.target}(…)`{where} {message}",
-        help=f"{advice(misfit)}{hint}{_of_library(seen)}",
+        help=f"{advice(misfit)}{hint}{_of_library(seen)}" if alike else "pass what all take that may be called here",
         related=[
             Related(callee.place.path, place, f"`{callee.name}` is defined here"),
+            *(
+                Related(o.place.path, o.place.facts.name_at[0], f"`{written(o.name, o.params)}`, too, {m.message}")
+                for o, m in beside[:_SHOWN]
+            ),
             *(Related(o.function.path, o.call.at[0], "the same here") for o in others),
         ],
         context=f"{function.qualname}:{seen.target}:{misfit.kind}:{misfit.name}",

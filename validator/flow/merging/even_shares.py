@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from validator.ir import Value as Instruction
-
 if TYPE_CHECKING:
     from validator.flow.program.unit import Unit
 
@@ -20,12 +18,12 @@ _ALIKE = frozenset({"attr", "item", "const", "name", "free", "import", "call", "
 
 def is_evened(unit: Unit, step: int) -> bool:
     """Whether a unit asks for what is left over of something by a step, or takes a multiple of it."""
-    known: dict[int, bool] = unit.__dict__.setdefault("_evened", {})
     root = unit.root(step)
-    if root not in known:
+    known = unit.evened.get(root)
+    if known is None:
         factors = _factors(unit, root)
-        known[root] = any(_evens(unit, value, factors) for value in unit.code.values)
-    return known[root]
+        known = unit.evened[root] = any(_evens(unit, number, factors) for number in range(len(unit.code.values)))
+    return known
 
 
 def is_even_piece(unit: Unit, upper: int) -> bool:
@@ -40,14 +38,15 @@ def is_even_slice(unit: Unit, number: int) -> bool:
     return step >= 0 and is_evened(unit, step) or upper >= 0 and is_even_piece(unit, upper)
 
 
-def _evens(unit: Unit, value: Instruction, factors: list[int]) -> bool:
+def _evens(unit: Unit, number: int, factors: list[int]) -> bool:
     """Whether a value is what a step leaves over, or a rounded quotient times the step."""
+    value = unit.code.values[number]
     if value.op != "binary" or value.data not in ("Mod", "Mult"):
         return False
     first, second = (unit.root(each) for each in value.args)
     if value.data == "Mod":
         text = unit.code.values[first].op in ("const", "join")  # `"%d ranks" % size`
-        return not text and not _takes_turns(unit, value) and _are_alike(unit, _factors(unit, second), factors)
+        return not text and not _takes_turns(unit, number) and _are_alike(unit, _factors(unit, second), factors)
     parts = [*_factors(unit, first), *_factors(unit, second)]
     for index, part in enumerate(parts):
         divisor = _divisor(unit, part)
@@ -70,10 +69,9 @@ def _divisor(unit: Unit, number: int) -> int | None:
     return given.args[1] if given.op == "binary" and given.data == "Div" else _divisor(unit, value.args[1])
 
 
-def _takes_turns(unit: Unit, rest: Instruction) -> bool:
+def _takes_turns(unit: Unit, rest: int) -> bool:
     """Whether a remainder is compared with the number of a rank: `i % size == rank`."""
-    numbers = [number for number, value in enumerate(unit.code.values) if value is rest]
-    users = (unit.code.values[user] for number in numbers for user in unit.users.get(number, ()))
+    users = (unit.code.values[user] for user in unit.users.get(rest, ()))
     compared = (value for value in users if value.op == "compare")
     return any(unit.code.values[unit.root(each)].op != "const" for value in compared for each in value.args[1:])
 

@@ -216,6 +216,11 @@ class Unit:
         return found
 
     @cached_property
+    def evened(self) -> dict[int, bool]:
+        """By step whether the unit leaves nothing over of it: what `even_shares` has found out."""
+        return {}
+
+    @cached_property
     def stored_globals(self) -> dict[int, str]:
         """By value the global variable in which it is stored here."""
         return {self.root(value.args[0]): value.data for value in self.code.values if value.op == "store_global"}
