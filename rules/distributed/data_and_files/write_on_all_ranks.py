@@ -42,6 +42,7 @@ from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.ranks.run_by_all import is_within, setting_up
 from validator.flow.queries.ranks.several_processes import has_several
+from validator.flow.queries.training.placements import follows
 from validator.project import Project
 from validator.rule import Rule
 
@@ -82,7 +83,7 @@ _HELP = "let the first rank of the job write, and place a barrier behind it for 
 def check_project(project: Project) -> Iterator[Finding]:
     queries, traces = project.analysis(Queries), project.analysis(Divergences).traces
     accesses = project.analysis(Files).accesses
-    anchors: dict[Unit, Place | None] = {}
+    anchors: dict[Unit, list[Place]] = {}
     apart = _in_own_folders(queries)
     for place, named, is_remote in sorted(_writes(accesses, queries), key=lambda row: (row[0].unit.path, row[0].at)):
         unit = place.unit
@@ -91,8 +92,8 @@ def check_project(project: Project) -> Iterator[Finding]:
         if unit in apart and not is_remote:
             continue
         if unit not in anchors:
-            anchors[unit] = _by_all(unit, queries)
-        anchor = anchors[unit]
+            anchors[unit] = list(_by_all(unit, queries))
+        anchor = next((each for each in anchors[unit] if _on_one_way(place, each)), None)
         if anchor is not None:
             name, run = place.operand(0).text, _name(anchor)
             alone = is_remote or _is_done_once(place) or _is(place, "of_tensors")
@@ -255,18 +256,22 @@ def _leaves_one(place: Place) -> bool:
     return bool(axes & {WORLD, NODE, "local"}) or len(axes) > 1
 
 
-def _by_all(unit: Unit, queries: Queries) -> Place | None:
-    """A collective that proves that all ranks run a unit: its own, else of what it calls."""
+def _on_one_way(write: Place, anchor: Place) -> bool:
+    """Whether who writes comes to a collective, or from it: those of another branch prove nothing."""
+    return write == anchor or follows(write, anchor) or follows(anchor, write)
+
+
+def _by_all(unit: Unit, queries: Queries) -> Iterator[Place]:
+    """The collectives that prove that all ranks run a unit: its own, then of what it calls."""
     sites = sorted(queries.flow.result(unit).sites.items())
     places = [Place(queries.flow, unit, number) for number, site in sites if site.operations or site.targets]
     calls = [place for place in places if not only(place.under, "rank", "member")]
     own = (place for place in calls if any(o.name not in _OF_ONE for o in place.operations))
     below = (place for place in calls if place.value.op == "call" and any(_met(place)))
-    found = next(own, None) or next(below, None)
-    if found is None:
-        return None
-    groupless = all(o.row.groupless for o in (*found.operations, *_met(found)))
-    return found if has_several(queries, unit, groupless) else None
+    for found in (*own, *below):
+        groupless = all(o.row.groupless for o in (*found.operations, *_met(found)))
+        if has_several(queries, unit, groupless):
+            yield found
 
 
 def _met(call: Place) -> Iterator[Operation]:
@@ -557,6 +562,19 @@ def main():
         export(False)
     else:
         train(True)
+""",
+    # the ranks meet on the other way
+    """
+import sys
+import torch
+import torch.distributed as dist
+
+def main(model):
+    if sys.argv[1] == "export":
+        torch.save(model.state_dict(), "model.pt")
+    else:
+        dist.init_process_group("nccl")
+        dist.barrier()
 """,
     # a name that a function makes of the rank; an actor whose class is handed on
     """
