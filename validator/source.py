@@ -6,6 +6,7 @@ from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from validator.files.programs import ProgramPath
 from validator.files.reading import regular
 from validator.run.cache import digest
 
@@ -104,6 +105,10 @@ class SourceFile:
             if len(_recent) > _KEPT:  # the trees of a whole project would be half of the memory
                 _recent.popleft()._tree = None
         return self._tree
+
+    def mark_as_program(self) -> None:
+        """Have its path say that it is called as a test is and belongs to the program."""
+        self.path = ProgramPath(self.path)
 
     def lowered(self, elsewhere: frozenset[str] = frozenset()) -> tuple[dict[str, Code], int]:
         """The units of the file as the intermediate representation has them, and how many could not be lowered; two

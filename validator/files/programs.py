@@ -53,7 +53,7 @@ def mark_programs(sources: Iterable[SourceFile]) -> None:
         importing = [each for each, stem in possible.items() if stem in names and each not in found]
         found += importing
     for each in found:
-        each.path = ProgramPath(each.path)
+        each.mark_as_program()
 
 
 def _stem(source: SourceFile) -> str:
