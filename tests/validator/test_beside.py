@@ -20,6 +20,12 @@ _FILES = {
 }
 
 
+def _write(folder: Path, files: dict[str, str]) -> None:
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+
+
 @pytest.mark.parametrize(
     ("name", "text", "silent"),
     [
@@ -33,9 +39,7 @@ _FILES = {
     ],
 )
 def test_a_file_beside_the_code_imports_it(tmp_path: Path, name: str, text: str, silent: bool) -> None:
-    for path, code in {**_FILES, name: text}.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(code)
+    _write(tmp_path, {**_FILES, name: text})
     project = Project([SourceFile(path, str(tmp_path / path)) for path in _FILES])
     assert (not list(rule.check_project(project))) is silent
 
@@ -65,8 +69,6 @@ def test_a_page_beside_the_code_names_a_key(tmp_path: Path, told: bool) -> None:
 )
 def test_something_brings_a_module(tmp_path: Path, name: str, text: str, silent: bool) -> None:
     code = {"rl/__init__.py": "", "rl/core.py": "x = 1\n", "train.py": "from rl.core import x\nimport rl.gone\n"}
-    for path, content in {**code, name: text}.items():
-        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / path).write_text(content)
+    _write(tmp_path, {**code, name: text})
     project = Project([SourceFile(path, str(tmp_path / path)) for path in code])
     assert (not list(missing_module.check_project(project))) is silent

@@ -60,7 +60,8 @@ class Brought:
     def _is_left_to_users(self, importer: Module, links: tuple[str, ...]) -> bool:
         """Whether git ignores a file of this name, has another repository in its place, or a model of it lies there."""
         file, path = f"{links[-1]}.py", "/".join(links)
-        if any(each.source.path.endswith(f"{path}{end}.py") for each in self._modules for end in _FOR_USERS):
+        models = tuple(f"{path}{end}.py" for end in _FOR_USERS)
+        if any(each.source.path.endswith(models) for each in self.project.modules.values()):
             return True
         for folder in _above(importer.source.absolute):
             ignored = {line.strip().lstrip("/") for line in _lines(f"{folder}/.gitignore")}
@@ -71,10 +72,6 @@ class Brought:
             if any(f"/{own}/".endswith(f"/{above}/") for own in inside for above in _prefixes(links)):
                 return True
         return False
-
-    @cached_property
-    def _modules(self) -> tuple[Module, ...]:
-        return tuple(self.project.modules.values())
 
     def _is_brought(self, links: tuple[str, ...]) -> bool:
         """Whether a script or a page brings a file of this name, or a folder in which it lies, or a setting of what

@@ -28,7 +28,9 @@ References
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from itertools import chain
 
 from validator.domains.axes import NODE, WORLD
 from validator.domains.spmd import only
@@ -83,7 +85,7 @@ _HELP = "let the first rank of the job write, and place a barrier behind it for 
 def check_project(project: Project) -> Iterator[Finding]:
     queries, traces = project.analysis(Queries), project.analysis(Divergences).traces
     accesses = project.analysis(Files).accesses
-    anchors: dict[Unit, list[Place]] = {}
+    several = cache(partial(has_several, queries))
     apart = _in_own_folders(queries)
     for place, named, is_remote in sorted(_writes(accesses, queries), key=lambda row: (row[0].unit.path, row[0].at)):
         unit = place.unit
@@ -91,9 +93,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         if unit in apart and not is_remote:
             continue
-        if unit not in anchors:
-            anchors[unit] = list(_by_all(unit, queries))
-        anchor = next((each for each in anchors[unit] if _on_one_way(place, each)), None)
+        anchor = _anchor(place, several)
         if anchor is not None:
             name, run = place.operand(0).text, _name(anchor)
             alone = is_remote or _is_done_once(place) or _is(place, "of_tensors")
@@ -261,17 +261,19 @@ def _on_one_way(write: Place, anchor: Place) -> bool:
     return write == anchor or follows(write, anchor) or follows(anchor, write)
 
 
-def _by_all(unit: Unit, queries: Queries) -> Iterator[Place]:
-    """The collectives that prove that all ranks run a unit: its own, then of what it calls."""
-    sites = sorted(queries.flow.result(unit).sites.items())
-    places = [Place(queries.flow, unit, number) for number, site in sites if site.operations or site.targets]
-    calls = [place for place in places if not only(place.under, "rank", "member")]
+def _anchor(write: Place, several: Callable[[Unit, bool], bool]) -> Place | None:
+    """A collective that proves that all ranks come to a write: one of its unit, else of what that calls. `several`:
+    whether the programs that come to a unit have several processes."""
+    flow, unit = write.flow, write.unit
+    sites = sorted(flow.result(unit).sites.items())
+    places = [Place(flow, unit, number) for number, site in sites if site.operations or site.targets]
+    calls = [each for each in places if not only(each.under, "rank", "member") and _on_one_way(write, each)]
     own = (place for place in calls if any(o.name not in _OF_ONE for o in place.operations))
     below = (place for place in calls if place.value.op == "call" and any(_met(place)))
-    for found in (*own, *below):
-        groupless = all(o.row.groupless for o in (*found.operations, *_met(found)))
-        if has_several(queries, unit, groupless):
-            yield found
+    for found in chain(own, below):
+        if several(unit, all(o.row.groupless for o in (*found.operations, *_met(found)))):
+            return found
+    return None
 
 
 def _met(call: Place) -> Iterator[Operation]:

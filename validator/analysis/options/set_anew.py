@@ -60,7 +60,7 @@ class SetAnew:
 
     @cached_property
     def _options(self) -> list[tuple[frozenset[Parser], Anew]]:
-        places = (*self._stores("setattr"), *self._stores("vars"), *self._comprehensions)
+        places = (*self._by_name, *self._by_key, *self._comprehensions)
         held = ((frozenset(each.parser for each in self.namespaces.held(owner)), anew) for owner, anew in places)
         return [(parsers, anew) for parsers, anew in held if parsers]
 
@@ -74,14 +74,17 @@ class SetAnew:
                     found += [(o[1][-1], Anew(name, store.operand(2))) for o in held]
         return found
 
-    def _stores(self, kind: str) -> Iterator[tuple[Place, Anew]]:
-        """The owner, name and value of what is set: by `setattr(args, …)`, or by `vars(args)[…] = …`."""
-        if kind == "setattr":
-            for call in self.queries.named_anywhere(*_SETTING):
-                found = attribute_set(call) if not is_aside(call.unit.path) else None
-                if found is not None:
-                    yield found
-            return
+    @property
+    def _by_name(self) -> Iterator[tuple[Place, Anew]]:
+        """The owner, name and value of what `setattr(args, …)` sets."""
+        for call in self.queries.named_anywhere(*_SETTING):
+            found = attribute_set(call) if not is_aside(call.unit.path) else None
+            if found is not None:
+                yield found
+
+    @property
+    def _by_key(self) -> Iterator[tuple[Place, Anew]]:
+        """The same of `vars(args)[…] = …`."""
         for unit in self.queries.flow.mentions.units("vars", "__dict__"):
             for store in self.queries.values(unit, "store_item") if not is_aside(unit.path) else ():
                 owner, name = self.namespaces.shown(store.operand(0).root), store.operand(1)
