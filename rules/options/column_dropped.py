@@ -18,11 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.definitions import ClassDef
 from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.training.trainers import is_trainer
+from validator.flow.queries.training.trainers import is_trainer, trainers
+from validator.flow.values import BOTTOM, Val
 from validator.project import Project
 from validator.rule import Rule
 
@@ -44,19 +46,34 @@ def check_project(project: Project) -> Iterator[Finding]:
     if any(b"remove_unused_columns" in source.data for source in project.files.values()):
         return
     models = queries.flow.models
-    taken = {each.name for method in project.functions() if method.name == "forward" for each in method.facts.params}
-    for unit in queries.mentioning("data_collator"):
+    for unit in queries.mentioning(*trainers(models, project)):
         for call in queries.calls_in(unit) if not is_aside(unit.path) else ():
-            collator = call.argument("data_collator") if "data_collator" in call.value.data.names else None
-            made = call.operand(0).closed.each if collator is not None else ()
-            if collator is None or not made or not all(is_trainer(models, o, _CHOOSING) for o in made):
+            made = call.operand(0).closed.each
+            if not made or not all(is_trainer(models, o, _CHOOSING) for o in made):
                 continue
-            for key, read in _asked(queries, collator):
-                if key not in taken | _KEPT:
+            asked = list(_asked(queries, call.passed("data_collator") or BOTTOM))
+            columns = {key for key, _ in asked} | _columns(queries, call.passed("train_dataset") or BOTTOM)
+            for key, read in asked:
+                if key not in _KEPT and not any(key in each for each in _taking(project, columns - {key})):
                     yield _report(call, key, read)
 
 
-def _asked(queries: Queries, collator: Place) -> Iterator[tuple[str, Place]]:
+def _columns(queries: Queries, data: Val) -> set[str]:
+    """The columns of what classes of the project give as a sample."""
+    units = filter(None, (_method(queries, o[1], "__getitem__") for o in data.of("inst")))
+    rows = (o for unit in units for o in queries.flow.result(unit).returned.of("dict"))
+    return {key for o in rows for key, _ in o[1] if isinstance(key, str)}
+
+
+def _taking(project: Project, others: set[str]) -> list[set[str]]:
+    """What the models of the project take that may be trained on such data: all but the parts of models, which take
+    none of the `others` of its columns."""
+    forwards = [method for method in project.functions() if method.name == "forward"]
+    taken = [{each.name for each in method.facts.params} for method in forwards]
+    return [each for each in taken if each & others] or taken
+
+
+def _asked(queries: Queries, collator: Val) -> Iterator[tuple[str, Place]]:
     """The keys that a collator asks each of its samples for, where a missing one raises."""
     for unit in _run_by(queries, collator):
         position = int(unit.has_receiver)
@@ -66,16 +83,19 @@ def _asked(queries: Queries, collator: Place) -> Iterator[tuple[str, Place]]:
                 yield key, read
 
 
-def _run_by(queries: Queries, collator: Place) -> list[Unit]:
+def _run_by(queries: Queries, collator: Val) -> list[Unit]:
     found = []
-    for o in collator.closed.each:
+    for o in collator.each:
         if o[0] == "unit":
             found.append(o[1])
-        elif o[0] == "inst":
-            method = o[1].find("__call__")
-            unit = queries.flow.unit_of(method) if method is not None else None
-            found += [unit] if unit is not None else []
+        elif o[0] == "inst" and (unit := _method(queries, o[1], "__call__")) is not None:
+            found.append(unit)
     return found
+
+
+def _method(queries: Queries, cls: ClassDef, name: str) -> Unit | None:
+    method = cls.find(name)
+    return queries.flow.unit_of(method) if method is not None else None
 
 
 def _is_over(element: Place, position: int) -> bool:
@@ -90,7 +110,7 @@ def _report(call: Place, key: str, read: Place) -> Finding:
     return RULE.finding(
         read.unit.path,
         read.at,
-        f"`{read.text}`{read.where}: no `forward` takes {key!r}, and the Trainer drops such columns before it collates",
+        f"`{read.text}`{read.where}: no model takes {key!r}, and the Trainer drops such columns before it collates",
         help="pass `remove_unused_columns=False` in the arguments of the Trainer",
         related=[Related(call.unit.path, call.at[0], "the Trainer is made here")],
         context=f"{read.unit.qualname}:{key}",
@@ -121,6 +141,46 @@ def main(data, tokenizer):
     Weighted(model=model, args=args, train_dataset=data, data_collator=Collator(tokenizer)).train()
 """
 
+_PICTURES = """
+import torch
+from torch.utils.data import Dataset
+from transformers import LlamaForCausalLM, Trainer
+
+class Encoder(torch.nn.Module):
+    def forward(self, picture):
+        return picture.flatten(1)
+
+class Captioner(LlamaForCausalLM):
+    def forward(self, input_ids=None, labels=None, pictures=None):
+        return super().forward(input_ids=input_ids, labels=labels)
+
+class Captions(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __getitem__(self, index):
+        row = self.rows[index]
+        sample = dict(input_ids=row["ids"], labels=row["ids"])
+        if row["pixels"] is not None:
+            sample["{column}"] = row["pixels"]
+        return sample
+
+class Collator:
+    def __call__(self, samples):
+        ids, labels = tuple([each[key] for each in samples] for key in ("input_ids", "labels"))
+        batch = {"input_ids": torch.stack(ids), "labels": torch.stack(labels)}
+        if "{column}" in samples[0]:
+            batch["pictures"] = torch.stack([each["{column}"] for each in samples]){mark}
+        return batch
+
+def data_module(rows):
+    return dict(train_dataset=Captions(rows), data_collator=Collator())
+
+def main(rows, args):
+    model = Captioner.from_pretrained("llama")
+    Trainer(model=model, args=args, **data_module(rows)).train()
+"""
+
 INCORRECT = (
     _TRAIN.replace("{mark}", "  # error: MP320").replace("{more}", ""),
     """
@@ -132,9 +192,11 @@ def collate(samples):
 def main(model, data, args):
     Trainer(model=model, args=args, train_dataset=data, data_collator=collate).train()
 """,
+    _PICTURES.replace("{column}", "picture").replace("{mark}", "  # error: MP320"),
 )
 
 CORRECT = (
+    _PICTURES.replace("{column}", "pictures").replace("{mark}", ""),
     _TRAIN.replace("{mark}", "").replace("{more}", ", remove_unused_columns=False"),
     """
 import torch

@@ -174,10 +174,10 @@ class Objects:
         known = self._keeps.get((cls, name))
         if known is None:
             found = Val()
-            for unit, value, passed in self.flow.fields.stores(cls, name, set(cls.mro)):
-                own = unit.method if unit.cls is not None and unit.cls in cls.mro else None
-                if not passed and (own is None or runs(cls, own)):
-                    found = join2(found, value)
+            for each in self.flow.fields.stores(cls, name, set(cls.mro)):
+                own = each.unit.method if each.unit.cls is not None and each.unit.cls in cls.mro else None
+                if each.is_here and not each.is_passed and (own is None or runs(cls, own)):
+                    found = join2(found, each.value)
             known = self._keeps[cls, name] = _made(found)
         return known
 

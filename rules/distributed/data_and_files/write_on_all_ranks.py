@@ -1,8 +1,8 @@
 """Files that are the same on all ranks, written or uploaded by all of them.
 
 What it does
-    In a function that all ranks run (it issues a collective outside of any test of the rank, or what it calls does),
-    reports writes to a path that does not depend on the rank: `save_pretrained` of a tokenizer, processor,
+    In a function that all ranks run (it issues a collective outside of any test of the rank, or what it calls does, or
+    each function that calls it), reports writes to a path that does not depend on the rank: `save_pretrained` of a tokenizer, processor,
     configuration or model from `accelerator.unwrap_model`, copies to remote storage, and whatever truncates a file
     whose name stands in the source, but for what is the same on all ranks (`open(…, "w")`, `torch.save`, `write_text`,
     `shutil.copy`). Silent under a test of the rank that leaves one writer, and with `is_main_process=`; a test of a
@@ -89,11 +89,9 @@ def check_project(project: Project) -> Iterator[Finding]:
     apart = _in_own_folders(queries)
     for place, named, is_remote in sorted(_writes(accesses, queries), key=lambda row: (row[0].unit.path, row[0].at)):
         unit = place.unit
-        if unit not in traces.effectful or is_aside(unit.path) or _excused(place, named):
+        if is_aside(unit.path) or _excused(place, named) or unit in apart and not is_remote:
             continue
-        if unit in apart and not is_remote:
-            continue
-        anchor = _anchor(place, several)
+        anchor = _anchor(queries, place, several)
         if anchor is not None:
             name, run = place.operand(0).text, _name(anchor)
             alone = is_remote or _is_done_once(place) or _is(place, "of_tensors")
@@ -103,9 +101,9 @@ def check_project(project: Project) -> Iterator[Finding]:
                 unit.path,
                 place.at,
                 f"`{name}`{place.where} {'adds to' if adds else 'writes'} the same files on many ranks, which all run"
-                f" `{run}` there",
+                f" `{run}` {'there' if anchor.unit is unit else f'on the way, in `{anchor.unit.qualname}`'}",
                 help=_HELP,
-                related=[Related(unit.path, anchor.at[0], f"every rank calls `{run}` here")],
+                related=[Related(anchor.unit.path, anchor.at[0], f"every rank calls `{run}` here")],
                 context=f"{unit.qualname}:{name}",
                 severity=None if harmful else "note",
             )
@@ -261,12 +259,28 @@ def _on_one_way(write: Place, anchor: Place) -> bool:
     return write == anchor or follows(write, anchor) or follows(anchor, write)
 
 
-def _anchor(write: Place, several: Callable[[Unit, bool], bool]) -> Place | None:
-    """A collective that proves that all ranks come to a write: one of its unit, else of what that calls. `several`:
-    whether the programs that come to a unit have several processes."""
+def _anchor(
+    queries: Queries, write: Place, several: Callable[[Unit, bool], bool], seen: frozenset[Unit] = frozenset()
+) -> Place | None:
+    """A collective that proves that all ranks come to a write: one of its unit, else of what that calls, else one for
+    each call of the unit. `several`: whether the programs that come to a unit have several processes."""
+    here = _anchor_here(write, several, but=write if seen else None)
+    if here is not None or write.unit in seen:
+        return here
+    calls = queries.calls_of(write.unit)
+    if any(_excused(call, ()) or only(call.under, "rank", "member", "data") for call in calls):
+        return None
+    found = [_anchor(queries, call, several, seen | {write.unit}) for call in calls]
+    return found[0] if found and None not in found else None
+
+
+def _anchor_here(write: Place, several: Callable[[Unit, bool], bool], but: Place | None) -> Place | None:
+    """A collective of a unit, else of what it calls, that proves that all ranks come to one of its calls; none in the
+    call `but`, which was asked before."""
     flow, unit = write.flow, write.unit
     sites = sorted(flow.result(unit).sites.items())
     places = [Place(flow, unit, number) for number, site in sites if site.operations or site.targets]
+    places = [each for each in places if each != but]
     calls = [each for each in places if not only(each.under, "rank", "member") and _on_one_way(write, each)]
     own = (place for place in calls if any(o.name not in _OF_ONE for o in place.operations))
     below = (place for place in calls if place.value.op == "call" and any(_met(place)))
@@ -294,7 +308,25 @@ def _excused(place: Place, named: tuple[Place, ...]) -> bool:
     return told or any(_RANK.search(word) for each in named for word in each.words)
 
 
+_STATES = """
+import torch
+import torch.distributed as dist
+
+class Loader:
+    def save_state(self, folder):
+        torch.save(self.state_dict(), folder / "loader.pt"){mark}
+
+class Trainer:
+    def __init__(self, loader: Loader):
+        self.loader = loader
+
+    def save(self, folder):
+        dist.barrier(){test}
+        self.loader.save_state(folder)
+"""
+
 INCORRECT = [
+    _STATES.replace("{mark}", "  # error: MP537").replace("{test}", ""),
     """
 import torch.distributed.checkpoint as dcp
 
@@ -453,6 +485,7 @@ def main(out, lock):
 ]
 
 CORRECT = [
+    _STATES.replace("{mark}", "").replace("{test}", "\n        if dist.get_rank() != 0:\n            return"),
     # a function names it after the rank, after what nobody knows, or puts it into a folder of the node
     """
 import os

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from validator.definitions import ClassDef
 from validator.domains.spmd import NONE, only, unsure
@@ -12,7 +12,7 @@ from validator.flow.annotations import declared, objects_of
 from validator.flow.program.answers import Makers
 from validator.flow.program.stores import is_of_tests, keeps_for_itself, on_all_ranks
 from validator.flow.program.unit import Unit
-from validator.flow.values import BOTTOM, MORE, NOT_YET, TOP, UNKNOWN, Obj, Val, join, join_origins
+from validator.flow.values import BOTTOM, MORE, NONE_OBJ, NOT_YET, TOP, UNKNOWN, Obj, Val, join, join_origins
 from validator.ir.expressions import MADE_UP
 
 if TYPE_CHECKING:
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 
 SELVES = ("self", "inst")  # kinds of objects of the project's classes
 _OWNERS = ("self", "inst", "class")
+
+
+class Stored(NamedTuple):
+    """One store of an attribute: in which unit, and what."""
+
+    unit: Unit
+    value: Val
+    is_passed: bool = False  # whether it depends on what callers pass
+    is_here: bool = True  # whether the object is known to be one of those that are asked about
 
 
 class Fields:
@@ -33,7 +42,7 @@ class Fields:
         """What an attribute of the objects of a class holds, in closed form; BOTTOM where nothing stores it."""
         family = set(cls.mro) if exact else {*cls.mro, *cls.descendants()}
         stored = list(self.stores(cls, name, family))
-        found = [value for _, value, _ in stored]
+        found = [each.value for each in stored if each.is_here]
         found += self.flow.stores.fillings(
             name, lambda o: o[0] in _OWNERS and related(o, family, cls), cls.path, family
         )
@@ -45,13 +54,14 @@ class Fields:
                 found += rows if rows is not None else (NOT_YET,)
         if any(each.fields_are_parameters for each in cls.mro):
             found += self._constructed(cls, name, exact)
-        chosen = ((unit.name, only(value.p, "rank", "member", "data")) for unit, value, _ in stored)
+        is_known = any(value.objs - {NONE_OBJ} for value in found)
+        found += (_perhaps(each.value, is_known) for each in stored if not each.is_here)
+        chosen = ((each.unit.name, only(each.value.p, "rank", "member", "data")) for each in stored)
         first = all((writer == "__init__") is not bool(tested) for writer, tested in chosen)
         return _there_if_any(found, join_origins(found), first)
 
-    def stores(self, cls: ClassDef, name: str, family: set[ClassDef]) -> Iterator[tuple[Unit, Val, bool]]:
-        """What functions of the project store in an attribute of objects of a class, or of a family of it: in which
-        unit, what, and whether it depends on what callers pass."""
+    def stores(self, cls: ClassDef, name: str, family: set[ClassDef]) -> Iterator[Stored]:
+        """What functions of the project store in an attribute of objects of a class, or of a family of it."""
         for method in self.flow.stores.writers(name):
             unit = self.flow.unit_of(method)
             if unit is None or is_of_tests(unit, cls.path) or keeps_for_itself(unit, name, family):
@@ -60,22 +70,15 @@ class Fields:
                 continue
             rows = self.flow.part(("unit", unit), ("stored", name))
             if rows is None:
-                yield unit, NOT_YET, False
+                yield Stored(unit, NOT_YET)
             for owner, value in rows or ():
                 owner = self.flow.close(owner, unit)
                 if owner is NOT_YET:
-                    yield unit, NOT_YET, False
+                    yield Stored(unit, NOT_YET)
                 if any(o[0] in _OWNERS and related(o, family, cls) for o in owner.each):
-                    yield unit, on_all_ranks(self.flow.close(value, unit)), value.symbolic
+                    yield Stored(unit, on_all_ranks(self.flow.close(value, unit)), value.symbolic)
                 elif not any(o[0] in SELVES for o in owner.each) and TOP in owner.objs:
-                    yield unit, self._perhaps(self.flow.close(value, unit)), value.symbolic
-
-    @staticmethod
-    def _perhaps(value: Val) -> Val:
-        """What is stored in an object of unknown class: it may be this one's; what is not known either says nothing."""
-        if value is NOT_YET:
-            return value
-        return Val(value.objs - {TOP}, unsure(value.v), unsure(value.n), unsure(value.p), value.state)
+                    yield Stored(unit, self.flow.close(value, unit), value.symbolic, is_here=False)
 
     def has_made_up(self, cls: ClassDef) -> bool:
         """Whether methods of a class, or of one above or below it, store attributes whose names they make up."""
@@ -203,6 +206,16 @@ def _is_exported(unit: Unit, number: int) -> bool:
         [values[each] for user in users for each in unit.users.get(user, ())] if values[number].op == "const" else []
     )
     return bool(stores) and all(store.op == "store_global" and store.data == "__all__" for store in stores)
+
+
+def _perhaps(value: Val, is_known: bool) -> Val:
+    """What is stored in an object of unknown class, which may be of this one. An object with members of its own is
+    believed to be another's where it `is_known` what this class holds; else it may be that, or something else."""
+    if value is NOT_YET:
+        return value
+    own = frozenset(o for o in value.objs if o[0] in _OWNERS)
+    objs = value.objs - own - {TOP} if is_known else value.objs | {TOP} if own else value.objs - {TOP}
+    return Val(objs, unsure(value.v), unsure(value.n), unsure(value.p), value.state)
 
 
 def _there_if_any(stores: list[Val], held: Val, first: bool = False) -> Val:

@@ -210,7 +210,7 @@ class Place(NamedTuple):
             family = {*cls.mro, *cls.descendants()}
             if any(each.fields_are_parameters for each in family):
                 return []
-            if any(passed for _, _, passed in self.flow.fields.stores(cls, name, family)):
+            if any(each.is_passed for each in self.flow.fields.stores(cls, name, family)):
                 return []
         return [o[2] for o in held]
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from validator.definitions import ClassDef
 from validator.flow.values import Obj
 from validator.models import Models
+from validator.project import Project
 
 _TRAINERS = frozenset({"transformers.Trainer", "transformers.Seq2SeqTrainer"})
 
@@ -16,4 +18,14 @@ def is_trainer(models: Models, o: Obj, without: Collection[str]) -> bool:
         return models.named(str(o[1])) in _TRAINERS
     if o[0] != "class" or any(o[1].find(name) is not None for name in without):
         return False
-    return any(models.named(base) in _TRAINERS for base in o[1].external_bases)
+    return _is_below(models, o[1])
+
+
+def _is_below(models: Models, cls: ClassDef) -> bool:
+    return any(models.named(base) in _TRAINERS for base in cls.external_bases)
+
+
+def trainers(models: Models, project: Project) -> list[str]:
+    """The names of the Trainers of transformers, and of the classes of a project below them."""
+    below = (cls.name for cls in project.classes() if _is_below(models, cls))
+    return list(dict.fromkeys([*(name.rpartition(".")[2] for name in sorted(_TRAINERS)), *below]))
