@@ -2,19 +2,19 @@
 
 What it does
     In a function that all ranks run (it issues a collective outside of any test of the rank, or what it calls does, or
-    each function that calls it), reports writes to a path that does not depend on the rank: `save_pretrained` of a tokenizer, processor,
-    configuration or model from `accelerator.unwrap_model`, copies to remote storage, and whatever truncates a file
-    whose name stands in the source, but for what is the same on all ranks (`open(…, "w")`, `torch.save`, `write_text`,
-    `shutil.copy`). Silent under a test of the rank that leaves one writer, and with `is_main_process=`; a test of a
-    single mesh coordinate leaves a writer in each other group. Also reports what removes a folder or a file
-    (`shutil.rmtree`, `os.remove`) in a program that has set up its process group, on all ranks, where nothing takes the
-    error (`ignore_errors=True`, `except`) and the path does not tell the rank. Silent in demonstrations and tests, in a
-    group of one process (`world_size=1`, also where a namespace or a class says so), where all collectives on the way
-    do without a process group and nothing on the way sets one up, and where ranks have changed into folders of their
-    own. A note where nothing shows that the writers harm each other: that what they write differs between ranks, that
-    it is a file of tensors (`torch.save`), that a rank reads the file before all have written it, or that only the
-    first can do it at all (an upload, `os.rename`, `os.symlink`); and where they add to a file, whose lines are then
-    there once for each rank.
+    each function that calls it), reports writes to a path that does not depend on the rank: `save_pretrained` of a
+    tokenizer, processor, configuration or model from `accelerator.unwrap_model`, copies to remote storage, and whatever
+    truncates a file whose name stands in the source, but for what is the same on all ranks (`open(…, "w")`,
+    `torch.save`, `write_text`, `shutil.copy`). Silent under a test of the rank that leaves one writer, and with
+    `is_main_process=`; a test of a single mesh coordinate leaves a writer in each other group. Also reports what
+    removes a folder or a file (`shutil.rmtree`, `os.remove`) in a program that has set up its process group, on all
+    ranks, where nothing takes the error (`ignore_errors=True`, `except`) and the path does not tell the rank. Silent in
+    demonstrations and tests, in a group of one process (`world_size=1`, also where a namespace or a class says so),
+    where all collectives on the way do without a process group and nothing on the way sets one up, and where ranks have
+    changed into folders of their own. A note where nothing shows that the writers harm each other: that what they write
+    differs between ranks, that it is a file of tensors (`torch.save`), that a rank reads the file before all have
+    written it, or that only the first can do it at all (an upload, `os.rename`, `os.symlink`); and where they add to a
+    file, whose lines are then there once for each rank.
 
 Why is this bad
     Many writers of one file: the last one's numbers are kept, others read a file that was just truncated, uploads fail,
