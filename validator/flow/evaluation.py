@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from validator.definitions import ClassDef
 from validator.domains.spmd import Causes
 from validator.flow.control import Control
+from validator.flow.having import having
 from validator.flow.merging.conditions import truth_of
 from validator.flow.merging.one_process import WaysAlone
 from validator.flow.narrowing import narrowed
@@ -79,7 +80,7 @@ class Evaluation(Walk):
     def arguments(self, call: Instruction) -> list[Val]:
         """What a call is given."""
         given = map(self.operand, call.args[1:])
-        if not self.unit.class_tests.by_subject:
+        if not self.unit.class_tests.narrow:
             return list(given)
         rows = zip(given, call.args[1:], strict=True)
         return [self.behind_tests(value, number, call.block) for value, number in rows]
@@ -87,9 +88,17 @@ class Evaluation(Walk):
     def behind_tests(self, value: Val, number: int, block: int) -> Val:
         """A value, whose number is `number`, as it may be in a block behind tests of its class."""
         tests = self.unit.class_tests
-        for classes, holds in tests.around(number, block) if tests.by_subject and value is not NOT_YET else ():
+        if not tests.narrow or value is NOT_YET:
+            return value
+        for classes, holds in tests.around(number, block):
             value = narrowed(value, self.vals[classes], holds, self.models)
+        for name, holds in tests.asked_for(number, block):
+            value = having(self.flow, value, name, holds)
         return value
+
+    def attribute(self, number: int, owner: Val, name: str) -> Val:
+        """An attribute of a value, for an instruction."""
+        raise NotImplementedError
 
     def _decide(self, number: int, condition: Val) -> None:
         """Which ways only a job of one process takes has changed with a test: phis are asked again whose operands come

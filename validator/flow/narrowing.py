@@ -1,4 +1,5 @@
-"""What tests of its class tell of a value where they have held: `if isinstance(model, FSDP): …`."""
+"""What tests of its class or of an attribute tell of a value where they have held: `if isinstance(model, FSDP): …`,
+`if hasattr(model, "module"): …`."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ _BY_MEMBERS = ("typing.", "typing_extensions.", "collections.abc.")  # of these 
 
 
 class ClassTest(NamedTuple):
-    """A branch on the class of a value: the way on which it is of one of `classes`, and the other one."""
+    """A branch on the class of a value: the way on which it is of one of `classes`, and the other one. Where the branch
+    is on whether it has an attribute, `classes` is the name of that."""
 
     branch: int
     holds: int
@@ -39,10 +41,23 @@ class ClassTests:
     @cached_property
     def by_subject(self) -> dict[int, list[ClassTest]]:
         """The tests by the value that they ask about."""
+        return self._calls("isinstance")
+
+    @cached_property
+    def _of_members(self) -> dict[int, list[ClassTest]]:
+        """The tests whether a value has an attribute, by that value."""
+        return self._calls("hasattr")
+
+    @cached_property
+    def narrow(self) -> bool:
+        """Whether there are any that tell what a value may be."""
+        return bool(self.by_subject or self._of_members)
+
+    def _calls(self, name: str) -> dict[int, list[ClassTest]]:
         values = self.unit.code.values
         found: dict[int, list[ClassTest]] = {}
         for branch, value, holds, fails in self._branches():
-            if value.op == "call" and values[value.args[0]].data == "isinstance" and len(value.args) == 3:
+            if value.op == "call" and values[value.args[0]].data == name and len(value.args) == 3:
                 subject = self.unit.root(value.args[1])
                 found.setdefault(subject, []).append(ClassTest(branch, holds, fails, value.args[2]))
         return found
@@ -74,6 +89,12 @@ class ClassTests:
     def around(self, subject: int, block: int) -> list[tuple[int, bool]]:
         """The tests that a value has passed or failed wherever a block runs: (classes, whether it is of them)."""
         return self._around(self.by_subject.get(self.unit.root(subject), []), block)
+
+    def asked_for(self, subject: int, block: int) -> list[tuple[str, bool]]:
+        """The same of attributes: (its name, whether the value has it)."""
+        tests = self._around(self._of_members.get(self.unit.root(subject), []), block) if self._of_members else []
+        names = ((self.unit.code.values[name], holds) for name, holds in tests)
+        return [(value.data, holds) for value, holds in names if value.op == "const" and isinstance(value.data, str)]
 
     def compared(self, subject: int, block: int) -> list[tuple[int, bool]]:
         """The same of comparisons: (the other value, whether it is that one)."""

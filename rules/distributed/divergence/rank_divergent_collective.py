@@ -221,7 +221,51 @@ if __name__ == "__main__":
 torchrun --nproc_per_node 8 train.py{options}
 """
 
+# A program that evaluates on its first rank, with a helper that takes a model out of what wraps it.
+_PICTURES = """
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+def unwrapped(model):
+    if hasattr(model, "module"):
+        return model.module
+    return model
+
+class Codebook(nn.Module):
+    def forward(self, codes):
+        used = codes.bincount()
+        dist.all_reduce(used){mark}
+        return codes
+
+class Tokenizer(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.books = nn.ModuleList()
+        for _ in range(4):
+            self.books.append(Codebook())
+
+    def sample(self, codes):
+        for book in self.books:
+            codes = book(codes)
+        return codes
+
+class Critic(nn.Module):
+    def sample(self, codes):
+        return codes
+
+def main(codes):
+    dist.init_process_group("nccl")
+    tokenizer, critic = DDP(Tokenizer()), DDP(Critic())
+    unwrapped(tokenizer).sample(codes)
+    if dist.get_rank() == 0:
+        unwrapped({shown}).sample(codes)
+    dist.barrier()
+"""
+
 INCORRECT = [
+    _PICTURES.replace("{mark}", "  # error: MP501").replace("{shown}", "tokenizer"),
     """
 import torch
 import torch.distributed as dist
@@ -1013,6 +1057,7 @@ def train(model, trainer):
 
 
 CORRECT = [
+    _PICTURES.replace("{mark}", "").replace("{shown}", "critic"),
     """
 import torch
 import torch.distributed as dist

@@ -70,7 +70,8 @@ class Carried:
         result = self.flow.solver.final["unit", unit]
         for rows in (result.globals, result.class_names):
             yield from ((("name", name), value, None) for name, values in rows.items() for value in values)
-        yield from ((("name", name), value, None) for name, rows in result.stored.items() for _, value in rows)
+        for kept in (result.stored, result.filled):
+            yield from ((("name", name), value, None) for name, rows in kept.items() for _, value in rows)
         for objects in result.made.values():
             yield from ((("name", name), value, None) for rows in objects for name, value in rows)
         values = unit.code.values

@@ -20,11 +20,12 @@ from validator.flow.calls.arguments import (
     spreads_of,
     told_apart,
 )
+from validator.flow.calls.getters import told
 from validator.flow.calls.sites import note
 from validator.flow.foreign import is_unknown
 from validator.flow.program.answers import Site, Target
 from validator.flow.substitution import instantiated
-from validator.flow.values import NOT_YET, TOP, UNKNOWN, Obj, Val, join2, obj, of_one
+from validator.flow.values import NOT_YET, UNKNOWN, Obj, Val, join2, obj, of_one
 
 if TYPE_CHECKING:
     from validator.flow.evaluation import Evaluation
@@ -87,8 +88,8 @@ def _returned(at: Evaluation, number: int, unit: Unit, bindings: dict[int, Val],
 
     _changed_arguments(at, number, unit, argument, shift)
     _wrapped_by(at, number, unit, result.returned, shift)
-    returned = _as_passed(at, unit, result.returned, argument)
-    value = instantiated(readers.made_by(returned, at.unit, number, unit), argument)
+    value = instantiated(readers.made_by(result.returned, at.unit, number, unit), argument)
+    value = told(at, number, unit, value, argument)
     if (rebuilt := readers.rebuilt(at.flow, unit)) is not None:
         value = join2(value, readers.taken_apart(argument(rebuilt)))
     if unit.method is not None and unit.method.facts.returns_annotation and is_unknown(value):
@@ -96,18 +97,6 @@ def _returned(at: Evaluation, number: int, unit: Unit, bindings: dict[int, Val],
         if objects_of(said):
             return Val(said.objs, value.v, value.n, value.p, value.state)
     return value
-
-
-def _as_passed(at: Evaluation, unit: Unit, back: Val, argument: Callable[[int], Val]) -> Val:
-    """What a unit gives back that only hands on parameters: of one that is passed something known it is that, not
-    whatever the parameter is declared to be."""
-    gone: set[Obj] = set()
-    for position, name in unit.handed_back or ():
-        given = argument(position)
-        if not given.objs or given is NOT_YET or TOP in given.objs:
-            return back
-        gone |= objects_of(at.flow.parameters.declared(unit, name))
-    return Val(back.objs - gone, back.v, back.n, back.p, back.state) if gone & back.objs else back
 
 
 def _changed_arguments(at: Evaluation, number: int, unit: Unit, argument: Callable[[int], Val], shift: int) -> None:

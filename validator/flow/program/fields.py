@@ -10,7 +10,7 @@ from validator.definitions import ClassDef
 from validator.domains.spmd import NONE, only, unsure
 from validator.flow.annotations import declared, objects_of
 from validator.flow.program.answers import Makers
-from validator.flow.program.stores import is_of_tests, keeps_for_itself, on_all_ranks
+from validator.flow.program.stores import is_of_tests, on_all_ranks
 from validator.flow.program.unit import Unit
 from validator.flow.values import BOTTOM, MORE, NONE_OBJ, NOT_YET, TOP, UNKNOWN, Obj, Val, join, join_origins
 from validator.ir.expressions import MADE_UP
@@ -64,7 +64,7 @@ class Fields:
         """What functions of the project store in an attribute of objects of a class, or of a family of it."""
         for method in self.flow.stores.writers(name):
             unit = self.flow.unit_of(method)
-            if unit is None or is_of_tests(unit, cls.path) or keeps_for_itself(unit, name, family):
+            if unit is None or is_of_tests(unit, cls.path) or unit.keeps_for_itself(name, family):
                 continue
             if name == MADE_UP and unit.cls not in family:
                 continue

@@ -120,6 +120,11 @@ class Flow:
         return known
 
     @cached_property
+    def properties(self) -> frozenset[str]:
+        """The names under which classes of the project have properties."""
+        return frozenset(method.name for method in self.project.functions() if method.facts.is_property)
+
+    @cached_property
     def _repeated(self) -> frozenset[str]:
         """The private names that several functions of the project have: one may stand for another."""
         count = Counter(f.name for f in self.project.functions() if f.name.startswith("_"))

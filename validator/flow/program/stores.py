@@ -63,7 +63,7 @@ class Stores:
         """What is put into the container that an attribute (of a family of classes) or a global variable is."""
         for method in self._fillers.get(name, ()):
             unit = self.flow.unit_of(method)
-            if unit is None or is_of_tests(unit, path) or family is not None and keeps_for_itself(unit, name, family):
+            if unit is None or is_of_tests(unit, path) or family is not None and unit.keeps_for_itself(name, family):
                 continue
             rows = self.flow.part(("unit", unit), ("filled", name))
             if rows is None:
@@ -95,9 +95,3 @@ def on_all_ranks(stored: Val) -> Val:
 def is_of_tests(unit: Unit, path: str) -> bool:
     """Whether a test stores something in what another file has: not what the program's objects hold."""
     return is_test(unit.path) and not is_test(path)
-
-
-def keeps_for_itself(unit: Unit, name: str, family: set[ClassDef]) -> bool:
-    """Whether a unit stores an attribute of that name in nothing but its own object, which is none of a family: what
-    it stores need not be asked."""
-    return unit.cls not in family and name not in unit.foreign

@@ -14,6 +14,7 @@ from validator.flow.callgraph.wrappers import wrapped_by
 from validator.flow.containers import Filled, filled
 from validator.flow.control import Control
 from validator.flow.narrowing import ClassTests
+from validator.flow.program.getters import Got, got
 from validator.flow.transfer.dispatch import is_evaluated
 from validator.flow.worklist import Order
 from validator.ir import Code, Value
@@ -200,11 +201,14 @@ class Unit:
         return dict(reversed(list(rows)))
 
     @cached_property
-    def handed_back(self) -> tuple[tuple[int, str], ...] | None:
-        """The parameters that it gives back, by position and name; None where it gives back anything else too."""
-        values = [self.code.values[self.root(number)] for number in self.code.returned]
-        plain = all(value.op == "param" and not (value.data[0] == 0 and self.has_receiver) for value in values)
-        return tuple(dict.fromkeys(value.data for value in values)) if values and plain else None
+    def gets(self) -> tuple[Got, ...]:
+        """What it gives back of its parameters; nothing where it gives back anything else, too."""
+        return got(self)
+
+    def keeps_for_itself(self, name: str, family: set[ClassDef]) -> bool:
+        """Whether it stores an attribute of that name in nothing but its own object, which is none of a family: what
+        it stores need not be asked."""
+        return self.cls not in family and name not in self.foreign
 
     @cached_property
     def stored(self) -> dict[str, tuple[int, ...]]:

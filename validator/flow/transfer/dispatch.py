@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from validator.flow.attributes import attribute
 from validator.flow.calls import dispatch as calls
 from validator.flow.evaluation import Evaluation
 from validator.flow.merging import phis
@@ -68,3 +69,6 @@ class Transfer(Evaluation):
         if wanted and NOT_YET in map(self.operand, value.args[:wanted]):
             return NOT_YET
         return _TRANSFER[value.op](self, number, value)
+
+    def attribute(self, number: int, owner: Val, name: str) -> Val:
+        return attribute(self, number, owner, name)
