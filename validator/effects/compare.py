@@ -211,6 +211,8 @@ class Comparison:
         if holds is None and self._is_given(fork, key, frame):
             self.given.add(key)
             holds = False
+        if holds is None and self._is_training(fork.key, frame):
+            holds = False
         if holds is None:
             causes = frame.causes(fork.causes, self.flow)
             if causes and all(c.kind == "member" for c in causes):
@@ -218,6 +220,15 @@ class Comparison:
         if holds is None:
             return None
         return fork.yes if holds is fork.positive else fork.no
+
+    def _is_training(self, key: Key, frame: Frame) -> bool:
+        """`self.training` of a module, in what some ranks alone call: they evaluate."""
+        if frame.caller is None or not any(cause.kind in ("rank", "member") for cause in self.causes):
+            return False
+        if key[:2] == ("bool", "And"):
+            return any(self._is_training(part, frame) for part in key[2:])
+        is_module = frame.unit.cls is not None and frame.unit.cls.find("forward") is not None
+        return is_module and key == ("attr", ("param", frame.unit, 0), "training")
 
     @staticmethod
     def _is_given(fork: Fork, key: Key, frame: Frame) -> bool:

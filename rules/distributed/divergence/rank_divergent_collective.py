@@ -236,7 +236,9 @@ def unwrapped(model):
 class Codebook(nn.Module):
     def forward(self, codes):
         used = codes.bincount()
-        dist.all_reduce(used){mark}
+        handle = dist.all_reduce(used, async_op=True) if {test} else None{mark}
+        if handle is not None:
+            handle.wait()
         return codes
 
 class Tokenizer(nn.Module):
@@ -265,7 +267,7 @@ def main(codes):
 """
 
 INCORRECT = [
-    _PICTURES.replace("{mark}", "  # error: MP501").replace("{shown}", "tokenizer"),
+    _PICTURES.format(test="dist.is_initialized()", mark="  # error: MP501", shown="tokenizer"),
     """
 import torch
 import torch.distributed as dist
@@ -1057,7 +1059,8 @@ def train(model, trainer):
 
 
 CORRECT = [
-    _PICTURES.replace("{mark}", "").replace("{shown}", "critic"),
+    _PICTURES.format(test="dist.is_initialized()", mark="", shown="critic"),
+    _PICTURES.format(test="self.training and dist.is_initialized()", mark="", shown="tokenizer"),
     """
 import torch
 import torch.distributed as dist
