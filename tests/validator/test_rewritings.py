@@ -13,7 +13,6 @@ NOT_YET: dict[tuple[str, str, bool, int], str] = {
     ("inlined helper", "MP501", True, 17): "of two branches on one rank in a row the first is reported",
     ("inlined helper", "MP599", True, 0): "the helper by which the rule knows the place is gone",
     ("inlined helper", "MP506", True, 0): "a number that one function returns in a tuple, and only reads there",
-    ("inlined helper", "MP537", False, 5): "a call that gathers nothing, for the switch that it passes is off",
     ("inlined helper", "MP531", True, 2): "the object that spoke of the ring is no argument any more",
     ("moved definition", "MP539", True, 0): "what the main block starts stands in another file",
     ("else for return", "MP502", True, 14): "two branches come to one collective, at which the first is reported",

@@ -225,7 +225,7 @@ class Comparison:
         """`self.training` of a module, in what some ranks alone call: they evaluate."""
         if frame.caller is None or not any(cause.kind in ("rank", "member") for cause in self.causes):
             return False
-        if key[:2] == ("bool", "And"):
+        if key[:2] == ("bool", "and"):
             return any(self._is_training(part, frame) for part in key[2:])
         is_module = frame.unit.cls is not None and frame.unit.cls.find("forward") is not None
         return is_module and key == ("attr", ("param", frame.unit, 0), "training")

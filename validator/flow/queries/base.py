@@ -21,7 +21,7 @@ from validator.domains.spmd import NONE, UNIFORM, Causes, only, rank, varying
 from validator.facts.model import At
 from validator.flow.calls.groups import axes_in
 from validator.flow.merging.conditions import truth_of
-from validator.flow.program.answers import Operation, Result
+from validator.flow.program.answers import Operation, Result, Target
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit, Users
 from validator.flow.queries.outside_program import is_test
@@ -30,6 +30,7 @@ from validator.flow.values import BOTTOM, TOP, UNKNOWN, Val, join
 from validator.ir.model import Code, Value
 from validator.project import Project
 
+Constants = tuple[tuple[int, Val], ...]  # what some parameters of a function are, by position
 _STANDARD = frozenset({*dir(builtins), "builtins", *sys.stdlib_module_names})
 _OF_CLASSES = frozenset({"isinstance", "issubclass", "type", "__class__"})
 _ASKING = _OF_CLASSES | {"hasattr"}
@@ -503,26 +504,51 @@ class Place(NamedTuple):
         return any(made_already(self.flow, self.unit, branch) not in (None, way) for branch, way in branches)
 
     def reached(self) -> Iterator[tuple[Operation, Place]]:
-        """The collectives that run when this does, nearest first: its own, and those of what it calls."""
-        queue, seen = [self], {self.unit}
-        for place in queue:
+        """The collectives that run when this does, nearest first: its own, and those of what it calls; not those for
+        which a constant that is passed on the way switches off what they stand under."""
+        queue: list[tuple[Place, Constants]] = [(self, ())]
+        seen, given = set[tuple[Unit, Constants]](), set[Place]()
+        for place, known in queue:
             site = place.result.sites.get(place.number)
-            if site is None or site.away:
+            if site is None or site.away or place in given:
                 continue
+            if site.operations:
+                given.add(place)
             for operation in site.operations:
                 yield operation, place
             for target in site.targets:
-                if target.unit not in seen:
-                    seen.add(target.unit)
+                passed = _constants(self.flow, target, dict(known))
+                if target.unit is not self.unit and (target.unit, passed) not in seen:
+                    seen.add((target.unit, passed))
                     inner = self.flow.result(target.unit).sites
                     places = [Place(self.flow, target.unit, number) for number in sorted(inner)]
-                    queue += [each for each in places if not each.is_made_once]
+                    queue += [(each, passed) for each in places if not each.is_made_once and not each.is_off(passed)]
+
+    def is_off(self, known: Constants) -> bool:
+        """Whether this does not run where some parameters of its function are constants that are known."""
+        given = dict(known)
+        tests = (test.asserted(holds) for test, holds in self.settled_tests) if given else ()
+        asked = ((test.value.data[0], holds) for test, holds in tests if test.value.op == "param")
+        return any(position in given and bool(given[position].constant()) is not holds for position, holds in asked)
 
     @property
     def operations(self) -> tuple[Operation, ...]:
         """The collectives that a call is."""
         site = self.result.sites.get(self.number)
         return site.operations if site is not None else ()
+
+
+def _constants(flow: Flow, target: Target, known: dict[int, Val]) -> Constants:
+    """The parameters of a function that a call gives one constant; those of the function around it are `known`."""
+    found = []
+    for position, (name, _) in enumerate(target.unit.code.params):
+        passed = target.argument(position)
+        if passed is None:
+            passed = flow.parameters.default(target.unit, name)
+        value = instantiated(passed, lambda each: known.get(each, UNKNOWN))
+        if len(value.objs) == 1 and value.of("const"):
+            found.append((position, value))
+    return tuple(found)
 
 
 def _is_predicate(call: Place) -> bool:
