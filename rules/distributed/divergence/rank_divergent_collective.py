@@ -267,7 +267,6 @@ def main(codes):
 """
 
 INCORRECT = [
-    _PICTURES.format(test="dist.is_initialized()", mark="  # error: MP501", shown="tokenizer"),
     """
 import torch
 import torch.distributed as dist
@@ -1055,12 +1054,11 @@ def train(model, trainer):
         state = {name: whole(param) for name, param in model.named_parameters() if "lora_" in name}
         model.save_pretrained(training_args.output_dir, state_dict=state)
 """,
+    _PICTURES.format(test="dist.is_initialized()", mark="  # error: MP501", shown="tokenizer"),
 ]
 
 
 CORRECT = [
-    _PICTURES.format(test="dist.is_initialized()", mark="", shown="critic"),
-    _PICTURES.format(test="self.training and dist.is_initialized()", mark="", shown="tokenizer"),
     """
 import torch
 import torch.distributed as dist
@@ -2162,6 +2160,8 @@ def refused(model, total, batch_size):
         dist.all_reduce(model(batch_size))
         place += step
 """,
+    _PICTURES.format(test="dist.is_initialized()", mark="", shown="critic"),
+    _PICTURES.format(test="self.training and dist.is_initialized()", mark="", shown="tokenizer"),
 ]
 
 
