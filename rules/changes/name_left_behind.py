@@ -35,11 +35,12 @@ from validator.drift.change import Change
 from validator.drift.names.asked_settings import AskedSettings
 from validator.drift.names.commands import Commands
 from validator.drift.names.neighbours import Company, Stale
-from validator.drift.names.occurrences import Occurrence
+from validator.drift.names.occurrences import Occurrence, name_span
 from validator.drift.names.parameter_paths import ParameterPaths
 from validator.drift.names.removed import Lost, Names
 from validator.drift.names.saved_keys import Dropped, SavedKeys
 from validator.drift.names.spread import Spread, Unfilled
+from validator.drift.names.tables import Missing, Tables
 from validator.drift.names.targets import Targets
 from validator.finding import Edit, Finding, Fix, Related, Span
 from validator.rule import Rule
@@ -74,6 +75,11 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield _unfilled(row)
     for dropped in change.analysis(SavedKeys).dropped:
         yield _dropped(dropped)
+    taken: dict[tuple[str, str, str], list[Missing]] = {}
+    for missing in change.analysis(Tables).missing:
+        taken.setdefault((missing.table.name, missing.key, missing.place.path), []).append(missing)
+    for gone in taken.values():
+        yield _missing(*gone)
     causes: dict[tuple[str, str, str], list[Stale]] = {}
     for stale in change.analysis(Company).stale:
         place = stale.place if stale.lost.renamed else None  # a rename is finished in each place
@@ -155,6 +161,22 @@ def _dropped(row: Dropped) -> Finding:
     )
 
 
+def _missing(row: Missing, *more: Missing) -> Finding:
+    place, table = row.place, row.table
+    assert place.unit is not None
+    return RULE.finding(
+        place.path,
+        place.at,
+        f"`{table.name}` has no `{row.key}` since the change, which is looked up here",
+        help=f"put `{row.key}` there again, or test for it first",
+        related=[
+            Related(table.path, table.at[0], f"`{table.name}` as it is now"),
+            *(Related(each.place.path, each.place.at[0], "it is looked up here too") for each in more[:_SHOWN]),
+        ],
+        context=f"{place.unit.qualname}:{row.key}>",
+    )
+
+
 def _text(lost: Lost, place: Occurrence) -> str:
     if place.role == "defines" and place.kind == "attribute":
         return f"`{lost.name}` is still set here, and nothing reads it since the change"
@@ -211,14 +233,6 @@ def fix(node: cst.CSTNode, finding: Finding) -> cst.CSTNode | None:
     if isinstance(node, cst.SimpleString) and node.raw_value == old:
         return node.with_changes(value=node.value.replace(old, new))
     return None
-
-
-def name_span(place: Occurrence) -> tuple[int, int, int, int]:
-    """The name itself at the end of an attribute; otherwise the whole place."""
-    line, column, end_line, end_column = place.at
-    if place.kind == "attribute":
-        return (end_line, max(end_column - len(place.name), 1), end_line, end_column)
-    return (line, column, end_line, end_column)
 
 
 _PATHS = """# before: model.py

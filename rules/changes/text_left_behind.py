@@ -24,7 +24,10 @@ from collections.abc import Iterator
 from validator.drift.change import Change
 from validator.drift.names.choices import Removed
 from validator.drift.names.markers import Markers, Stale
+from validator.drift.names.occurrences import name_span
+from validator.drift.names.spread import Spread, Unnamed
 from validator.drift.names.texts import Texts
+from validator.drift.names.unheard import Unheard, UnheardNames
 from validator.finding import Finding, Related
 from validator.rule import Rule
 
@@ -59,6 +62,45 @@ def check_change(change: Change) -> Iterator[Finding]:
         )
     for marker in change.analysis(Markers).stale:
         yield _marker(marker)
+    for unheard in change.analysis(UnheardNames).rows:
+        yield _unheard(unheard)
+    for unnamed in change.analysis(Spread).unnamed:
+        yield _unnamed(unnamed)
+
+
+def _unheard(row: Unheard) -> Finding:
+    """A value that the change gives under a name which nothing asks for."""
+    place, old = row.given.new, row.given.old
+    where = f"while `{old}` is still asked for in {row.readers[0].path}" if row.readers else ""
+    if row.takers:
+        where = f"and `{old}`, a parameter of `{row.takers[0].name}`, gets nothing here any more"
+    elif row.others:
+        where = f"while {len(row.others)} others of the kind are given `{old}`"
+    related = [Related(each.path, each.at[0], f"`{old}` is asked for here") for each in row.readers[:3]]
+    related += [Related(each.path, each.at[0], f"`{old}` is given here") for each in row.others[:3]]
+    related += [Related(each.path, each.facts.name_at[0], f"`{each.name}`") for each in row.takers[:3]]
+    return RULE.finding(
+        place.path,
+        name_span(place),
+        f"nothing takes `{place.name}`, as the change calls what was `{old}` here, {where}",
+        help=f"write `{old}`, or ask for `{place.name}` where it is taken",
+        related=related,
+        context=f"{place.unit.qualname if place.unit else ''}:{old}>{place.name}",
+    )
+
+
+def _unnamed(row: Unnamed) -> Finding:
+    """A parameter that what fills it calls otherwise."""
+    place = row.callee.place
+    return RULE.finding(
+        place.path,
+        row.new.at,
+        f"`{row.new.name}` was `{row.old}` before the change, as what a call in {row.call.unit.path} hands on to "
+        f"`{row.callee.name}` still calls it: nothing fills it",
+        help=f"call it `{row.old}`, or rename what fills it, too",
+        related=[Related(row.call.unit.path, row.call.at[0], f"`{row.old}` is handed on here")],
+        context=f"{row.callee.name}:{row.old}>{row.new.name}",
+    )
 
 
 def _marker(row: Stale) -> Finding:

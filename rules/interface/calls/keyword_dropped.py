@@ -5,11 +5,12 @@ What it does
     model keeps or refuses more than its fields (`extra`), fields go by other names (aliases), a validator or an
     `__init__` of its own looks at what is given before the fields are, or a base is not known. Likewise calls of a
     function that asks its `**kwargs` for certain keys and does nothing else with it, with a keyword that is none of
-    them. Silent where the function never looks at its `**kwargs`, or another one of its name takes the keyword: it
-    ignores on purpose what is meant for others. Of several classes or functions between which a call chooses (by a
-    registry, a table, a branch) also those that ignore their `**` count, where none has the keyword and one has a
-    parameter of a name like it that gets nothing. So behind functions that hand their `**` on, as it came or put
-    together anew under the same keys, where all are known who may get it.
+    them; of one that never looks at its `**kwargs` only with a keyword like a parameter of it that gets nothing. Silent
+    where another function of its name takes the keyword: it ignores on purpose what is meant for others. Of several
+    classes or functions between which a call chooses (by a registry, a table, a branch) also those that ignore their
+    `**` count, where none has the keyword and one has a parameter of a name like it that gets nothing. So behind
+    functions that hand their `**` on, as it came or put together anew under the same keys, where all are known who may
+    get it.
 
 Why is this bad
     The value is lost without a word, and the default is taken in its place.
@@ -24,10 +25,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from validator.analysis.commands.same_names import words
+from validator.analysis.interfaces.binding import bind, parameters
 from validator.analysis.interfaces.handed_on import HandedOn
 from validator.analysis.interfaces.swallowed import keys_read
 from validator.errors import nearest
-from validator.facts.model import Argument, Guard
+from validator.facts.model import Argument, Call, Guard
 from validator.finding import Finding, Related
 from validator.flow.constructors import PYDANTIC, Constructors
 from validator.flow.objects import Objects
@@ -78,22 +80,33 @@ def _of_models(project: Project) -> Iterator[Finding]:
 
 def _of_functions(project: Project, read: dict[Method, frozenset[str]]) -> Iterator[Finding]:
     """Keywords that a function does not read of its `**`. `read`: by function the keys that it reads; who reads none
-    takes and ignores on purpose what others are passed."""
+    takes and ignores on purpose what others are passed, but for what is called like one of its parameters."""
     objects = project.analysis(Objects)
     by_name: dict[str, list[Method]] = {}
     for function in project.functions():
         by_name.setdefault(function.name, []).append(function)
     for function, keys in read.items():
-        if not keys or is_test(function.path) or _is_overridden(function):
+        if is_test(function.path) or _is_overridden(function):
             continue
         taken = {p.name for each in by_name[function.name] for p in each.facts.params} | keys
         taken |= {key for each in by_name[function.name] if each is not function for key in read.get(each, ())}
         for caller, call in objects.callers(function):
             lost = [each for each in call.args if each.keyword not in (*_UNPACKED, *taken)]
+            lost = lost if keys else _like_parameters(function, call, lost)
             if not lost or is_test(caller.path) or _is_tried(call.guards):
                 continue
             if objects.reaches_only(caller, call, function):
                 yield from (_swallowed(function, caller, each, keys) for each in lost)
+
+
+def _like_parameters(function: Method, call: Call, lost: list[Argument]) -> list[Argument]:
+    """The arguments that are called nearly as a parameter of a function which gets nothing."""
+    if any(each.keyword in ("*", "**") for each in call.args):
+        return []
+    named = [str(each.keyword) for each in lost]
+    free = {p.name for p in parameters(function) if p.kind in ("any", "kw")} - bind(function, call).keys()
+    near = dict(_without_taker(named, free))
+    return [each for each in lost if each.keyword in near]
 
 
 def _of_choices(project: Project, read: dict[Method, frozenset[str]]) -> Iterator[Finding]:
@@ -300,7 +313,23 @@ def main(args):
     return create(args.model, {name}=args.drop_path, depth=args.depth){mark}
 """
 
+_SAMPLER = """\
+class Sampler:
+    def __init__(self, model):
+        self.model = model
+
+    def sample(self, steps, condition, unconditional_guidance_scale=1.0, verbose=False, **kwargs):
+        return self.model(condition, steps) * unconditional_guidance_scale{more}
+
+
+def main(model, condition):
+    sampler = Sampler(model)
+    return sampler.sample(50, condition{passed}){mark}
+"""
+
 INCORRECT = (
+    # one that never looks at its `**`
+    _SAMPLER.format(more="", passed=", guidance_scale=3.0", mark="  # error: MP140"),
     _MODELS.format(more="", test="value is not None", name="drop_path", mark="  # error: MP140"),
     _CONFIG.format(more="", body="", mark="  # error: MP140"),
     _LOADER.format(passed="n_workers", mark="  # error: MP140"),
@@ -313,6 +342,10 @@ CORRECT = (
     # who chooses among the keys knows of others; and who hands them on to what is not known
     _MODELS.format(more="", test="key in KNOWN", name="drop_path", mark=""),
     _MODELS.format(more="\n        build_layers(self, **kwargs)", test="value is not None", name="drop_path", mark=""),
+    _SAMPLER.format(more="", passed=", unconditional_guidance_scale=3.0", mark=""),
+    _SAMPLER.format(more="", passed=", 2.0, guidance_scale=3.0", mark=""),
+    _SAMPLER.format(more="", passed=", shape=(3, 64, 64)", mark=""),  # it ignores on purpose what others take
+    _SAMPLER.format(more=" + sum(kwargs.values())", passed=", guidance_scale=3.0", mark=""),
     _SCHEDULERS.format(name="warmup_lr", mark=""),
     # for a class that others may register
     _SCHEDULERS.format(name="momentum", mark=""),

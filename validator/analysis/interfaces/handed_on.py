@@ -76,7 +76,7 @@ class HandedOn:
         for each, is_first in queue:
             if not is_first:
                 found.passed.update(name for name in each.value.data.names if name not in (None, "*", "**"))
-            for method in _run(each):
+            for method in functions_run(each):
                 if method is None or not any(param.kind == "**" for param in method.facts.params):
                     return None
                 if method in seen:
@@ -107,30 +107,39 @@ class HandedOn:
                     queue.append(caller)
 
 
-def _run(call: Place) -> Iterator[Method | None]:
+def functions_run(call: Place) -> Iterator[Method | None]:
     """The functions of the project that a call may run; None for anything else."""
     for o in call.operand(0).closed.each or (None,):
         if o is not None and o[0] == "class":
             yield o[1].find("__init__")
         elif o != NONE_OBJ:
-            yield o[1].method if o is not None and o[0] == "unit" else None
+            yield o[1].method if o is not None and o[0] in ("unit", "bound") else None
 
 
 def _under_the_same_keys(flow: Flow, unit: Unit, items: int) -> Iterator[int]:
     """The dictionaries that comprehensions make of the items of another one, under its keys: of all of them, or of
     those whose values they choose. `items`: where the method is asked for."""
-    values = unit.code.values
-    for number, value in enumerate(values):
-        if value.op != "collect" or value.data != ("dict", 2, 1):
-            continue
-        key, through = values[value.args[0]], values[value.args[2]]
-        taken = values[key.args[0]] if key.op == "unpack" and key.data[:2] == (0, 2) else None
-        asked = values[through.args[0]] if through.op == "iter" else None
-        of_items = asked is not None and asked.op == "call" and asked.args[0] == items
-        if taken is not None and taken.op == "next" and taken.args[0] == value.args[2] and of_items:
+    for number, value in enumerate(unit.code.values):
+        if items_copied(unit, number) == items:
             conditions = (Place(flow, unit, each) for each in value.args[3:])
             if not any(part.number == value.args[0] for each in conditions for part in each.parts):
                 yield number
+
+
+def items_copied(unit: Unit, number: int) -> int:
+    """Where the method is asked for whose items a comprehension puts into a new dictionary under the same keys, all or
+    some of them: `{k: v for k, v in options.items() if …}`; -1 where a value is no such dictionary."""
+    values = unit.code.values
+    value = values[number]
+    if value.op != "collect" or value.data != ("dict", 2, 1):
+        return -1
+    key, through = values[value.args[0]], values[value.args[2]]
+    taken = values[key.args[0]] if key.op == "unpack" and key.data[:2] == (0, 2) else None
+    asked = values[through.args[0]] if through.op == "iter" else None
+    if taken is None or taken.op != "next" or taken.args[0] != value.args[2] or asked is None or asked.op != "call":
+        return -1
+    method = values[asked.args[0]]
+    return asked.args[0] if method.op == "attr" and method.data == "items" else -1
 
 
 def _named(function: Method) -> frozenset[str]:

@@ -212,4 +212,4 @@ def reading(side: Side, name: str) -> list[Occurrence]:
 def owner_text(unit: Unit, row: Occurrence) -> str:
     """What is asked for a name, as it is written; empty where the name is only held against something."""
     number = asked_of(unit, row)
-    return unit.text(unit.code.values[number].at) if number >= 0 else ""
+    return unit.text(unit.code.values[unit.root(number)].at) if number >= 0 else ""

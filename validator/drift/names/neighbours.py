@@ -233,17 +233,7 @@ class Company:
         callee = place.unit.code.values[place.unit.code.values[place.number].args[0]]
         if owner.kind == "parser" or callee.data in _OF_OPTIONS:
             return owner.kind in ("parser", "class") and callee.data in _OF_OPTIONS
-        return not self._is_of_library(place)
-
-    def _is_of_library(self, place: Occurrence) -> bool:
-        """Whether a keyword is passed to something that nothing in the project defines, and that makes no mapping or
-        copy with it: `template.render(…)`."""
-        assert place.unit is not None
-        callee = place.unit.code.values[place.unit.code.values[place.number].args[0]]
-        if callee.op == "attr":
-            return callee.data not in _COPYING and callee.data not in self.after.methods
-        symbol = self.after.flow.symbol(place.unit, callee) if callee.op in ("name", "import") else None
-        return isinstance(symbol, External) and symbol.path.rpartition(".")[2] not in _COPYING
+        return not passes_to_library(self.after, place.unit, place.number)
 
     def _are_parsed_together(self, one: Owner, other: Owner) -> bool:
         """Whether the fields of two classes are options of one program: some call is given both."""
@@ -298,6 +288,16 @@ class Company:
             params is None or place.name in {p.name for p in params} or not any(p.kind == "**" for p in params)
             for params in known
         )
+
+
+def passes_to_library(side: Side, unit: Unit, number: int) -> bool:
+    """Whether the keywords of a call go to something that nothing in the project defines, and that makes no mapping,
+    copy or namespace with them: `template.render(…)`."""
+    callee = unit.code.values[unit.code.values[number].args[0]]
+    if callee.op == "attr":
+        return callee.data not in _COPYING | _OF_OPTIONS and callee.data not in side.methods
+    symbol = side.flow.symbol(unit, callee) if callee.op in ("name", "import") else None
+    return isinstance(symbol, External) and symbol.path.rpartition(".")[2] not in _COPYING | _OF_OPTIONS
 
 
 def _is_inside(unit: Unit | None, owner: Owner) -> bool:

@@ -116,12 +116,15 @@ def _of_value(unit: Unit, number: int, value: Value) -> Iterator[Occurrence]:
 def _is_updated(unit: Unit, store: Value, key: str) -> bool:
     """Whether what is stored under a key is made of what the same object has there: something else put it in first."""
     values, owner = unit.code.values, unit.root(store.args[0])
+    written = unit.text(values[owner].at)  # `config.weights["mae"] *= 2` asks for the attribute twice
     waiting, seen = [store.args[2]], set[int]()
     while waiting:
         number = waiting.pop()
         value = values[number]
-        if value.op == "item" and unit.root(value.args[0]) == owner and _text(values, value.args[1]) == key:
-            return True
+        if value.op == "item" and _text(values, value.args[1]) == key:
+            held = unit.root(value.args[0])
+            if held == owner or unit.text(values[held].at) == written:
+                return True
         if number not in seen and value.op in _MADE_OF:
             seen.add(number)
             waiting += [each for each in value.args if each >= 0]
@@ -180,6 +183,14 @@ def link_of(owner: Value) -> str:
     if owner.op in ("param", "free"):
         return str(owner.data[1])
     return ""
+
+
+def name_span(place: Occurrence) -> tuple[int, int, int, int]:
+    """The name itself at the end of an attribute; otherwise the whole place."""
+    line, column, end_line, end_column = place.at
+    if place.kind == "attribute":
+        return (end_line, max(end_column - len(place.name), 1), end_line, end_column)
+    return (line, column, end_line, end_column)
 
 
 # -- outside of Python -------------------------------------------------------------------------------------

@@ -128,7 +128,8 @@ class Names:
         if defining := [row for row in here if _defines(row, kind)]:
             given = self._handed_on(rows, code, defining) if kind in _GIVEN else None
             return given or self._spelled_in_vain(rows, code)
-        if any(row.role == "asks" for row in code) and len(code) < len(now):
+        asking = {"asks", "tries"} if kind == "setting" else {"asks"}
+        if any(row.role in asking for row in code) and len(code) < len(now):
             return None  # a file of settings may give it
         defined = any(_defines(row, kind) for row in now)  # by tests, for themselves
         stale = [row for row in now if not (defined and is_test(row.path)) and self._is_stale(row, name, rows)]

@@ -114,7 +114,7 @@ def is_expected(side: Side, row: Occurrence) -> bool:
     """Whether a look-up counts on the key: it is not tested for, or along with another one in one `and`."""
     assert row.unit is not None
     unit, values, key = row.unit, row.unit.code.values, row.name
-    number = next(user for user in unit.users.get(row.number, ()) if values[user].op == "item")
+    number = next(user for user in unit.users.get(row.number, ()) if values[user].op in ("item", "store_item"))
     if Place(side.flow, unit, number).catches("KeyError", "Exception"):
         return False
     tests: dict[int, set[str]] = {}  # by where it goes on if a test fails: the keys that are tested for

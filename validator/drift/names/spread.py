@@ -1,7 +1,8 @@
 """Settings that are handed on as a whole: `Model(**vars(args))`, `run(**asdict(config))`.
 
-Who is called takes from them what its parameters name. A parameter that had its value from an option or a field which
-the change took away, or renamed, has its default from then on.
+Who is called takes from them what its parameters name, also where a comprehension leaves out what it does not take. A
+parameter that had its value from an option or a field which the change took away, or renamed, has its default from then
+on; so has one that the change gave another name than the option or field has.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from validator.analysis.interfaces.handed_on import items_copied
 from validator.analysis.options.namespaces import Namespaces
 from validator.analysis.options.parsers import Options, Parser
+from validator.definitions import ClassDef, Method
 from validator.drift.change import Change, Side
 from validator.drift.interfaces.calls import annotated
 from validator.drift.names.occurrences import Occurrence
 from validator.drift.names.removed import Lost, Names
+from validator.facts.model import Param
 from validator.flow.objects import Callee, Objects
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
@@ -33,8 +37,18 @@ class Unfilled(NamedTuple):
     callee: Callee
 
 
+class Unnamed(NamedTuple):
+    """A parameter that was called as a field or an option is, which `call` hands on, and is called otherwise since the
+    change."""
+
+    old: str
+    new: Param
+    callee: Callee
+    call: Place
+
+
 class Spread:
-    """The parameters that a change left without the option or field which filled them."""
+    """The parameters that a change left without the option or field which filled them; for one side or the other."""
 
     def __init__(self, change: Change) -> None:
         self.change = change
@@ -46,6 +60,47 @@ class Spread:
         taken |= {name for cls in self.change.after.project.classes() for name in annotated(cls)}
         gone = {name: row for name, row in self._gone.items() if name in taken}
         return list(self._found(gone)) if gone else []  # what an object holds takes a walk through what made it
+
+    @cached_property
+    def unnamed(self) -> list[Unnamed]:
+        """The parameters that the change gave a name which nothing that fills them has."""
+        found: dict[tuple[Method | ClassDef, str], Unnamed] = {}
+        objects = self.change.after.project.analysis(Objects)
+        for place, shown in self._spreading() if self._renamed else ():
+            names, given = self._now_in(shown), set(place.value.data.names)
+            for callee in objects.reached_by(place.operand(0), place).callees if names - given else ():
+                old, new = self._renamed.get(callee.place, ("", None))
+                if new is not None and old in names - given and new.name not in names | given:
+                    found.setdefault((callee.place, new.name), Unnamed(old, new, callee, place))
+        return list(found.values())
+
+    @cached_property
+    def _renamed(self) -> dict[Method | ClassDef, tuple[str, Param]]:
+        """By function, or class of fields, that the change gave one parameter another name: the old name, and the
+        parameter."""
+        found: dict[Method | ClassDef, tuple[str, Param]] = {}
+        for old, new in self.change.modules:
+            if old is None or new is None or is_test(new.path) or is_foreign(new.path):
+                continue
+            for name, method in new.functions.items():
+                was = old.functions.get(name)
+                before = {p.name for p in was.facts.params if p.kind in _TAKING} if was is not None else set()
+                after = {p.name: p for p in method.facts.params if p.kind in _TAKING}
+                gone, came = before - after.keys(), after.keys() - before
+                if len(gone) == len(came) == 1:
+                    found[method] = (gone.pop(), after[came.pop()])
+        return found
+
+    def _now_in(self, shown: Place) -> frozenset[str]:
+        """The options or fields of an object, where they are known."""
+        parsers = {
+            each.parser for each in self.change.after.project.analysis(Namespaces).held(shown) if not each.prefix
+        }
+        classes = self.change.after.project.analysis(Objects).held(shown).classes
+        if any(parser.open for parser in parsers) or any(cls.is_opaque for cls in classes):
+            return frozenset()
+        named = [*(parser.dests for parser in parsers), *(annotated(cls) for cls in classes)]
+        return frozenset().union(*named)
 
     @cached_property
     def _gone(self) -> dict[str, Occurrence]:
@@ -116,7 +171,9 @@ class Spread:
 
 
 def _shown(made: Place) -> Place | None:
-    """The object of whose attributes a value is the dictionary."""
+    """The object of whose attributes a value is the dictionary; `{k: v for k, v in vars(x).items() if …}` has some."""
+    if (items := items_copied(made.unit, made.number)) >= 0:
+        return _shown(made.value_at(items).operand(0).root)
     if made.value.op == "attr" and made.value.data == "__dict__":
         return made.operand(0)
     if made.value.op != "call":

@@ -1,0 +1,317 @@
+"""Values that are given, since a change, under a name by which nothing asks for them.
+
+A setting, an attribute or a key that is stored for others has readers that look for it by its name, mostly with a
+default (`getattr(config, "use_flash", False)`): nothing fails where nobody gives it any more. So a change that gives a
+value another name is told wrong by what it left: who asks for the old name still, or all others who give the same kind
+of thing the old one, while nothing in the project asks for the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.analysis.interfaces.handed_on import HandedOn, functions_run
+from validator.analysis.interfaces.swallowed import keys_read
+from validator.definitions import ClassDef, Method
+from validator.drift.change import Change
+from validator.drift.names.asked_settings import AskedSettings, owner_text
+from validator.drift.names.given import Given, GivenOtherwise
+from validator.drift.names.neighbours import passes_to_library
+from validator.drift.names.occurrences import Occurrence, link_of
+from validator.drift.names.removed import Names, asked_of
+from validator.facts.config_files import settings_of
+from validator.flow.queries.base import Place
+from validator.flow.queries.outside_program import is_foreign, is_test
+from validator.models.members import is_telling, of_libraries
+
+_READING = frozenset({"asks", "tries"})
+_GIVING = frozenset({"attribute", "key", "keyword", "setting"})
+_ASKED = frozenset({"key", "getattr", "attribute"})
+_TAKING = frozenset({"parameter", "field", "option", "function", "class", "variable"})
+_BESIDE = 2  # other names given at one place that a reader asks of the same object
+_OTHERS = 2  # places of one kind that all say the old name
+
+
+class Unheard(NamedTuple):
+    """A value under a name that nothing asks for. `readers`: where the old name is asked for; `others`: where what is
+    of the same kind is given the old one; `takers`: the functions whose parameter the keyword was, and that drop it."""
+
+    given: Given
+    readers: tuple[Occurrence, ...] = ()
+    others: tuple[Occurrence, ...] = ()
+    takers: tuple[Method, ...] = ()
+
+
+class UnheardNames:
+    """The values that a change gives in vain."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.after = change.after
+        self.asked: AskedSettings = change.analysis(AskedSettings)
+
+    @cached_property
+    def rows(self) -> list[Unheard]:
+        told = {lost.name for lost in (*self.change.analysis(Names).lost, *self.asked.lost)}
+        found: dict[tuple[str, str, str], Unheard] = {}
+        for given in self.change.analysis(GivenOtherwise).rows:
+            key = (given.old, given.new.name, given.new.path)
+            if key in found or given.old in told or self._is_given_too(given):
+                continue
+            row = self._dropped(given) or self._asked_otherwise(given)
+            if row is not None:
+                found[key] = row
+        return list(found.values())
+
+    def _asked_otherwise(self, given: Given) -> Unheard | None:
+        if self._is_heard(given) or self._is_passed_to_library(given.new):
+            return None
+        if readers := tuple(self._readers(given)):
+            return Unheard(given, readers)
+        others = tuple(self._others(given))
+        return Unheard(given, others=others) if others else None
+
+    # -- keywords ------------------------------------------------------------------------------------------
+
+    def _dropped(self, given: Given) -> Unheard | None:
+        """A keyword for which no function that the call may run has a parameter, while all have one of the old name,
+        and that is lost in their `**`."""
+        if given.new.kind != "keyword" or given.new.unit is None:
+            return None
+        call = Place(self.after.flow, given.new.unit, given.new.number)
+        if {"*", "**", given.old} & set(call.value.data.names):
+            return None
+        first = list(functions_run(call))
+        if first and None not in first:
+            ends = self._handed_on.ends(call)
+            takers, taken = (ends.takers, ends.on_the_way) if ends is not None else ([], set[str]())
+        else:
+            first = takers = self._named_like(call, given.old)
+            taken = set()
+        runs = [method for method in first if method is not None]
+        if not takers or any(given.old not in _params(method) for method in runs):
+            return None
+        for taker in takers:
+            keys = keys_read(self.after.flow, taker)
+            if keys is None or given.new.name in taken | keys | _params(taker):
+                return None
+        return Unheard(given, takers=tuple(runs))
+
+    def _named_like(self, call: Place, old: str) -> list[Method]:
+        """The methods of the project that a call of an object of which nothing is known may run, as the keyword of
+        before tells: those of the name that take it."""
+        callee = call.operand(0)
+        mention = self.after.mention(callee.unit, callee.number) if callee.value.op == "attr" else None
+        if mention is None or mention.symbol is not None or not is_telling(old):
+            return []
+        found = self.after.methods.get(str(callee.value.data), ())
+        return [each for each in found if each.cls is not None and old in _params(each)]
+
+    @cached_property
+    def _handed_on(self) -> HandedOn:
+        found: HandedOn = self.after.project.analysis(HandedOn)
+        return found
+
+    def _is_passed_to_library(self, row: Occurrence) -> bool:
+        return row.kind == "keyword" and row.unit is not None and passes_to_library(self.after, row.unit, row.number)
+
+    # -- the new name --------------------------------------------------------------------------------------
+
+    def _is_heard(self, given: Given) -> bool:
+        """Whether anything may ask for the new name, or knew it before the change."""
+        name = given.new.name
+        if name in of_libraries() or any(not is_test(row.path) for row in self.change.before.occurrences(name)):
+            return True
+        rows = (row for row in self.after.occurrences(name) if not is_test(row.path))
+        return any(row.role not in ("defines", "is set") or row.kind in _TAKING for row in rows)
+
+    def _is_given_too(self, given: Given) -> bool:
+        """Whether the function, or the mapping, that gives the new name gives the old one as well."""
+        for row in self.after.occurrences(given.old):
+            if row.role == "defines" and row.path == given.new.path and row.unit is given.new.unit:
+                same = row.above == given.new.above if row.unit is None else _owner(row) == _owner(given.new)
+                if same and row.kind == given.new.kind:
+                    return True
+        return False
+
+    # -- who asks for the old one --------------------------------------------------------------------------
+
+    def _readers(self, given: Given) -> Iterator[Occurrence]:
+        """Where the program asks for the old name what it may have been given here."""
+        alone = self._is_only_given_here(given)
+        beside, source = self._beside(given.new), _source(given)
+        for row in self._asking(given.old):
+            if given.new.kind == "attribute" and row.kind == "key" or not self._may_be_one(given.new, row):
+                continue
+            link = _link(row)
+            if source is not None and link == source:
+                continue  # it is asked there for what is given here
+            near = link != "" and link == _link(given.new)
+            if alone or near or len(beside & self._asked_beside(row)) >= min(_BESIDE, len(beside) or _BESIDE):
+                yield row
+
+    def _asking(self, name: str) -> Iterator[Occurrence]:
+        for row in self.after.occurrences(name):
+            if row.unit is None or row.role not in _READING or row.kind not in _ASKED:
+                continue
+            if not is_test(row.path) and not is_foreign(row.path) and not self._is_of_module(row):
+                yield row
+
+    def _is_of_module(self, row: Occurrence) -> bool:
+        mention = self.after.mention(row.unit, row.number) if row.unit is not None and row.kind == "attribute" else None
+        return mention is not None and mention.symbol is not None and not isinstance(mention.symbol, ClassDef)
+
+    def _may_be_one(self, given: Occurrence, row: Occurrence) -> bool:
+        """Whether the object that is asked may be the one that is given the value, as far as their classes tell."""
+        if given.kind != "attribute" or row.kind != "attribute" or given.unit is None or row.unit is None:
+            return True
+        stored, asked = (set(self.after.classes_of(each.unit, each.number)) for each in (given, row))
+        kin = {each for cls in stored for each in cls.relatives}
+        return not stored or not asked or bool(kin & asked)
+
+    def _is_only_given_here(self, given: Given) -> bool:
+        """Whether nothing gave the old name but what the change altered, and no library's object has it."""
+        name, kinds = given.old, _GIVING | _TAKING
+        if name in of_libraries() or len(name) < 4:
+            return False
+        rows = [row for row in self.after.occurrences(name) if not is_test(row.path) and row.role == "defines"]
+        return not any(row.kind in kinds for row in rows)
+
+    def _beside(self, given: Occurrence) -> frozenset[str]:
+        """The names that are given together with one."""
+        if given.unit is None:
+            rows = settings_of(self.after.project.files[given.path]).settings
+            return frozenset(each.path[-1] for each in rows if each.path[:-1] == given.above) - {given.name}
+        return frozenset(name for name, _ in _together(given)) - {given.name}
+
+    def _asked_beside(self, row: Occurrence) -> frozenset[str]:
+        """The keys and attributes that a file asks of what it calls as the object that is asked at a place."""
+        assert row.unit is not None
+        owner = owner_text(row.unit, row)
+        here = self.after.of_file(row.unit.module.source)
+        found = set()
+        for name, places in here.items() if owner else ():
+            for each in places:
+                if each.role in _READING and each.kind in _ASKED and each.number >= 0 and each.unit is not None:
+                    found.update([name] if owner_text(each.unit, each) == owner else ())
+        return frozenset(found)
+
+    # -- what others of the kind say -----------------------------------------------------------------------
+
+    def _others(self, given: Given) -> Iterator[Occurrence]:
+        """Where what is made of the same class or by the same function is given the old name: everywhere else."""
+        kind = self._kind(given.new)
+        if not kind or given.new.kind == "attribute":
+            return
+        rows = [row for row in self.after.occurrences(given.old) if row.role == "defines" and row.kind in _GIVING]
+        alike = [row for row in rows if not is_test(row.path) and self._kind(row) == kind]
+        if len(alike) >= _OTHERS:
+            yield from alike
+
+    def _kind(self, row: Occurrence) -> str:
+        """The class or function of the project for which a mapping holds the arguments, as one of its values says, or
+        that a call runs."""
+        if row.unit is None:
+            rows = settings_of(self.after.project.files[row.path]).settings
+            texts = [each.value for each in rows if each.path[:-1] == row.above]
+        else:
+            values = row.unit.code.values
+            texts = [values[number].data for _, number in _together(row) if values[number].op == "const"]
+        said = {text.rpartition(".")[2] for text in texts if isinstance(text, str) and self._is_defined(text)}
+        return said.pop() if len(said) == 1 else ""
+
+    def _is_defined(self, text: str) -> bool:
+        name = text.rpartition(".")[2]
+        return name[:1].isupper() and name in self._classes
+
+    @cached_property
+    def _classes(self) -> frozenset[str]:
+        return frozenset(cls.name for cls in self.after.project.classes())
+
+
+def _source(given: Given) -> str | None:
+    """The last name of the object out of which the value comes that is given, if it has the old name there."""
+    held = next((held for name, held in _together(given.new) if name == given.new.name), -1) if given.new.unit else -1
+    if held < 0 or given.new.unit is None:
+        return None
+    values = given.new.unit.code.values
+    value = values[given.new.unit.root(held)]
+    names = (value.data, *(values[number].data for number in value.args if values[number].op == "const"))
+    if value.op not in ("attr", "item", "call") or given.old not in names:
+        return None
+    number = value.args[0]
+    if value.op == "call":  # `args.get("x")`, `getattr(args, "x")`
+        callee = values[number]
+        number = callee.args[0] if callee.op == "attr" else value.args[1] if len(value.args) > 1 else number
+    return link_of(values[number])
+
+
+def _params(method: Method) -> frozenset[str]:
+    return frozenset(param.name for param in method.facts.params if param.kind in ("any", "kw"))
+
+
+def _link(row: Occurrence) -> str:
+    """The last name before a name, of what is given it or asked for it."""
+    number = _owner(row) if row.role == "defines" else -1
+    if row.unit is None:
+        return row.link
+    number = number if number >= 0 else asked_of(row.unit, row)
+    return link_of(row.unit.code.values[number]) if number >= 0 and not row.unit.is_receiver(number) else ""
+
+
+def _owner(row: Occurrence) -> int:
+    """The object to which a place gives a value; the call that passes it; -1 outside of Python."""
+    if row.unit is None:
+        return -1
+    unit, values = row.unit, row.unit.code.values
+    if row.kind == "keyword":
+        if row.number >= 0:
+            return row.number
+        return next((n for n, v in enumerate(values) if v.op == "call" and _passes(row, v.data.names, v.args)), -1)
+    value = values[row.number]
+    if value.op == "store_attr":
+        return unit.root(value.args[0])
+    for user in unit.users.get(row.number, ()):
+        made = values[user]
+        if made.op == "dict" and row.number in made.args[::2]:
+            return user
+        if made.op == "store_item" and made.args[1] == row.number:
+            return unit.root(made.args[0])
+        if made.op == "call" and len(made.args) == 4 and made.args[2] == row.number:
+            return unit.root(made.args[1])
+    return -1
+
+
+def _passes(row: Occurrence, names: tuple[str | None, ...], args: tuple[int, ...]) -> bool:
+    assert row.unit is not None
+    values = row.unit.code.values
+    return any(
+        name == row.name and row.unit.at(values[number].at) == row.at
+        for name, number in zip(names, args[1:], strict=True)
+    )
+
+
+def _together(row: Occurrence) -> Iterator[tuple[str, int]]:
+    """The names that are given with one, each with its value."""
+    assert row.unit is not None
+    unit, values, owner = row.unit, row.unit.code.values, _owner(row)
+    if owner < 0:
+        return
+    made = values[owner]
+    if made.op == "dict":
+        pairs = zip(made.args[::2], made.args[1::2], strict=True)
+        yield from ((values[key].data, held) for key, held in pairs if key >= 0 and isinstance(values[key].data, str))
+    if made.op == "call" and row.kind == "keyword":
+        pairs = zip(made.data.names, made.args[1:], strict=True)
+        yield from ((name, held) for name, held in pairs if name not in (None, "*", "**"))
+    for value in values:
+        if value.op == "store_attr" and unit.root(value.args[0]) == owner:
+            yield value.data, value.args[1]
+        elif (
+            value.op == "store_item"
+            and unit.root(value.args[0]) == owner
+            and isinstance(values[value.args[1]].data, str)
+        ):
+            yield values[value.args[1]].data, value.args[2]
