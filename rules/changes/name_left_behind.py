@@ -13,7 +13,9 @@ What it does
     key beside that nothing else has, still looks it up, or that only the default of an option names; an attribute
     that others still store on objects of a class which reads it under another name now; a class that a list of
     names in its file still calls as before (`_no_split_modules`); and a key that a file of settings (YAML, JSON,
-    TOML) still has, while all that looked it up before asks for another one in its place. A note where a recipe
+    TOML) still has, while all that looked it up before asks for another one in its place; and a
+    key that the change took out of a table (a dictionary that is written out under a name, a mapping of settings)
+    where it is looked up without a test, also if other places test for it. A note where a recipe
     keeps a setting that nothing reads any more and that has no new name, and where a key is looked up whose maker
     is gone as a whole: what was written before may have it. Places of one file without a new name are one finding.
     Silent where a function asks whether there is a key before it takes its value, or tests that the object is of a
@@ -429,7 +431,64 @@ class Block(nn.Module):
     pass
 """
 
+_WEIGHTS = """# before: config.py
+class Config:
+    def __init__(self, task):
+        self.rate = 0.1
+        self.weights = {{"mae": 30, "ssim": 10}} if task == "image" else {{"mae": 3, "ssim": 1}}
+# file: config.py
+class Config:
+    def __init__(self, task):
+        self.rate = 0.1
+        self.weights = {{"ssim": 10}} if task == "image" else {{"mae": 3, "ssim": 1}}{set}
+# file: train.py
+from config import Config
+
+
+def loss(config, error):
+    if "mae" in config.weights:
+        error = error * config.weights["mae"]
+    return error
+
+
+def train(epochs, task, error):
+    config = Config(task)
+    for epoch in range(epochs):
+        if epoch > 3{test}:
+            config.weights["mae"] *= 0.9{mark}
+        error = loss(config, error)
+    return error
+"""
+
+_WEIGHTS_OF_RECIPE = """# before: recipe.yaml
+rate: 0.1
+weights:
+  mae: 30
+  ssim: 10
+# file: recipe.yaml
+rate: 0.1
+weights:
+  ssim: 10
+# file: train.py
+import yaml
+
+
+def loss(config, error):
+    return error * config["weights"].get("mae", 1)
+
+
+def main(path, error):
+    with open(path) as file:
+        config = yaml.safe_load(file)
+    {first}
+    config["weights"]["mae"] *= config["rate"]{mark}
+    return loss(config, error)
+"""
+
 INCORRECT = (
+    # one place tests for the key, the other one does not
+    _WEIGHTS.format(set="", test="", mark="  # error: MP901"),
+    _WEIGHTS_OF_RECIPE.format(first="print(config)", mark="  # error: MP901"),
     # another class has an attribute of that name; the object comes out of a loader
     _RESUMED.format(stored="train_data.batch_sampler.start_iter", mark="  # error: MP901"),
     _WRAPPED.format(listed="EncoderLayer", mark="  # error: MP901"),
@@ -1142,6 +1201,10 @@ class EmbedImages(Unit):
 """,
 )
 CORRECT = (
+    _WEIGHTS.format(set="", test=' and "mae" in config.weights', mark=""),
+    _WEIGHTS.format(set='\n        self.weights["mae"] = 1', test="", mark=""),
+    _WEIGHTS_OF_RECIPE.format(first='config["weights"].setdefault("mae", 1)', mark=""),
+    _WEIGHTS_OF_RECIPE.format(first='if "mae" not in config["weights"]:\n        return error', mark=""),
     _RESUMED.format(stored="train_data.batch_sampler.resume_step", mark=""),
     _RESUMED.format(stored="Window().start_iter", mark=""),
     _WRAPPED.format(listed="Block", mark=""),

@@ -9,7 +9,12 @@ What it does
     away; and a key that is looked up behind a test for another one (`if "OLD" in os.environ: os.environ["NEW"]`).
     Reports also a special value (`-1` for "never", `None`, `"none"`) where a test of an option, a setting or a
     parameter asks for another one since the change, nothing in the project tells the old one apart any more, and a
-    script, a file of settings, a default or a call still gives it: one finding for all of them. Silent where the change
+    script, a file of settings, a default or a call still gives it: one finding for all of them. Reports also a value
+    that is given under another name since the change (an attribute that is stored, a key, a setting, a variable of the
+    environment, a keyword), where nothing in the project asks for the new name, while the old one is still asked for
+    there (`getattr(config, "use_flash", False)`), or is what all others of the kind are given (`dict(type="Collect",
+    …)`); a keyword that was a parameter and falls into a `**` where it is lost; and a parameter that fields or options
+    filled by its name, handed on as a whole, which have the old one. Silent where the change
     itself writes the old text too, as an alias, or the new one in a statement that stands for none with the old one.
 
 Why is this bad
@@ -71,18 +76,18 @@ def check_change(change: Change) -> Iterator[Finding]:
 def _unheard(row: Unheard) -> Finding:
     """A value that the change gives under a name which nothing asks for."""
     place, old = row.given.new, row.given.old
-    where = f"while `{old}` is still asked for in {row.readers[0].path}" if row.readers else ""
+    where = f"`{old}` is still asked for in {row.readers[0].path}" if row.readers else ""
     if row.takers:
-        where = f"and `{old}`, a parameter of `{row.takers[0].name}`, gets nothing here any more"
+        where = f"`{old}`, a parameter of `{row.takers[0].name}`, gets nothing here any more"
     elif row.others:
-        where = f"while {len(row.others)} others of the kind are given `{old}`"
+        where = f"{len(row.others)} others of the kind are still given `{old}`"
     related = [Related(each.path, each.at[0], f"`{old}` is asked for here") for each in row.readers[:3]]
     related += [Related(each.path, each.at[0], f"`{old}` is given here") for each in row.others[:3]]
     related += [Related(each.path, each.facts.name_at[0], f"`{each.name}`") for each in row.takers[:3]]
     return RULE.finding(
         place.path,
         name_span(place),
-        f"nothing takes `{place.name}`, as the change calls what was `{old}` here, {where}",
+        f"nothing asks for `{place.name}`, which was `{old}` before the change; {where}",
         help=f"write `{old}`, or ask for `{place.name}` where it is taken",
         related=related,
         context=f"{place.unit.qualname if place.unit else ''}:{old}>{place.name}",
@@ -95,8 +100,8 @@ def _unnamed(row: Unnamed) -> Finding:
     return RULE.finding(
         place.path,
         row.new.at,
-        f"`{row.new.name}` was `{row.old}` before the change, as what a call in {row.call.unit.path} hands on to "
-        f"`{row.callee.name}` still calls it: nothing fills it",
+        f"nothing fills `{row.new.name}`, which was `{row.old}` before the change; what is handed on to "
+        f"`{row.callee.name}` as a whole has `{row.old}` still",
         help=f"call it `{row.old}`, or rename what fills it, too",
         related=[Related(row.call.unit.path, row.call.at[0], f"`{row.old}` is handed on here")],
         context=f"{row.callee.name}:{row.old}>{row.new.name}",
@@ -206,7 +211,159 @@ layers: 12
 freeze_part: {given}
 """
 
+
+def _given(path: str, text: str, old: str, new: str, rest: str, mark: str = "") -> str:
+    """A change of one name in a file; `MARK` stands where the name is."""
+    before, after = (text.replace("NAME", name) for name in (old, new))
+    return f"# before: {path}\n{before.replace('MARK', '')}# file: {path}\n{after.replace('MARK', mark)}{rest}"
+
+
+_ERROR = "  # error: MP908"
+
+_CONFIGURED = """import transformers
+
+from rl.model import Captioner
+
+
+def train(args):
+    model = transformers.AutoModelForCausalLM.from_pretrained(args.base)
+    model.config.tune_projector = args.tune_projector
+    model.config.NAME = args.use_start_endMARK
+    return Captioner(model)
+"""
+
+_CAPTIONER = """# file: rl/model.py
+class Captioner:
+    def __init__(self, model):
+        self.model, self.config = model, model.config
+
+    def tokens(self, ids):
+        if getattr(self.config, "use_start_end", False):
+            return [1, *ids, 2]
+        return ids if getattr(self.config, "tune_projector", False) else ids[1:]
+"""
+
+_RECIPE = """depth: 12
+width: 64
+NAME: 256MARK
+"""
+
+_READ = """# file: rl/train.py
+import sys
+
+import yaml
+
+
+def main():
+    with open(sys.argv[1]) as file:
+        config = yaml.safe_load(file)
+    return config["depth"] * config["width"] * config.get("image_size", 224)
+# file: recipes/large.yaml
+depth: 24
+width: 128
+image_size: 448
+"""
+
+_COLLECTING = """train = dict(
+    transform=[
+        dict(type="Flip", p=0.5),
+        dict(type="Collect", keys=("coord",), NAME=("color", "normal")),MARK
+    ],
+)
+"""
+
+_COLLECT = """# file: data.py
+TRANSFORMS = {}
+
+
+def register(cls):
+    TRANSFORMS[cls.__name__] = cls
+    return cls
+
+
+@register
+class Collect:
+    def __init__(self, keys, **kwargs):
+        self.keys, self.kwargs = keys, kwargs
+
+    def __call__(self, row):
+        data = {key: row[key] for key in self.keys}
+        for name, keys in self.kwargs.items():
+            data[name.replace("_keys", "")] = [row[key] for key in keys]
+        return data
+
+
+@register
+class Flip:
+    def __init__(self, p=0.5):
+        self.p = p
+
+
+def build(config):
+    options = dict(config)
+    return TRANSFORMS[options.pop("type")](**options)
+"""
+_OTHERS = "".join(
+    f"# file: configs/{name}.py\n{_COLLECTING.replace('NAME', 'feat_keys').replace('MARK', '')}" for name in ("b", "c")
+)
+
+_SAMPLED = """class Sampler:
+    def __init__(self, model):
+        self.model = model
+
+    def sample(self, steps, condition, guidance_scale=1.0, log_every_t=100, **kwargs):
+        return self.model(condition, steps, log_every_t) * guidance_scale{more}
+
+
+def main(model, condition):
+    sampler = Sampler(model)
+    return sampler.sample(50, condition, NAME=10)MARK
+"""
+
+_FILTERED = """import inspect
+from dataclasses import asdict, dataclass
+
+
+@dataclass
+class SamplingParams:
+    temperature: float = 1.0
+    top_k: int = 50
+    {field}: float = 0.9
+    stop: str = ""
+
+
+def sample(temperature=1.0, top_k=0, NAME=1.0):MARK
+    return temperature * top_k * NAME
+
+
+def run(params: SamplingParams):
+    known = inspect.signature(sample).parameters
+    return sample(**{{key: value for key, value in asdict(params).items() if key in known}})
+"""
+
+_SCRIPT = """#!/bin/bash
+export NAME=1MARK
+python train.py
+"""
+
+_ENVIRONMENT = """# file: train.py
+import os
+
+print(os.environ.get("USE_FLASH", "0") == "1")
+"""
+
 INCORRECT = (
+    # an attribute of a library's object, which the project alone reads, with a default
+    _given("rl/train.py", _CONFIGURED, "use_start_end", "start_end_tokens", _CAPTIONER, _ERROR),
+    # one of two recipes
+    _given("recipes/small.yaml", _RECIPE, "image_size", "resolution", _READ, _ERROR),
+    # what all others of the kind are given; the class takes whatever it gets
+    _given("configs/a.py", _COLLECTING, "feat_keys", "feature_keys", _COLLECT + _OTHERS, _ERROR),
+    # a keyword that is lost in the `**` of a method
+    _given("sampling.py", _SAMPLED.replace("{more}", ""), "log_every_t", "verbose_steps", "", _ERROR),
+    # a parameter that a field fills, by a call that leaves out what is not taken
+    _given("sampling.py", _FILTERED.format(field="top_p"), "top_p", "nucleus", "", _ERROR),
+    _given("run.sh", _SCRIPT, "USE_FLASH", "FLASH_KERNEL", _ENVIRONMENT, _ERROR),
     # a special value that is another one now; scripts give the old one
     _MARKED.format(
         after="if args.save_interval == 0:\n        args.save_interval = 500",
@@ -392,6 +549,37 @@ def masked(config, loss):
 """,
 )
 CORRECT = (
+    # who asks was changed, too, or asks for both
+    _given("rl/train.py", _CONFIGURED, "use_start_end", "start_end_tokens", _CAPTIONER.replace("use_st", "st")).replace(
+        '"start_end"', '"start_end_tokens"'
+    ),
+    _given(
+        "rl/train.py",
+        _CONFIGURED,
+        "use_start_end",
+        "start_end_tokens",
+        _CAPTIONER.replace('"use_start_end", False', '"start_end_tokens", getattr(self.config, "use_start_end", 0)'),
+    ),
+    # nothing but the library reads it
+    _given("rl/train.py", _CONFIGURED, "use_start_end", "start_end_tokens", _CAPTIONER.replace("use_start", "at")),
+    _given(
+        "recipes/small.yaml",
+        _RECIPE,
+        "image_size",
+        "resolution",
+        _READ.replace('config.get("image_size", 224)', 'config.get("image_size", config.get("resolution", 224))'),
+    ),
+    # the others of this name are for another class
+    _given("configs/a.py", _COLLECTING, "feat_keys", "color_keys", _COLLECT + _OTHERS.replace('"Collect"', '"Gather"')),
+    _given(
+        "sampling.py",
+        _SAMPLED.replace("{more}", ' * kwargs.get("verbose_steps", 1)'),
+        "log_every_t",
+        "verbose_steps",
+        "",
+    ),
+    _given("sampling.py", _FILTERED.format(field="NAME"), "top_p", "nucleus", ""),
+    _given("run.sh", _SCRIPT, "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", _ENVIRONMENT),
     # a special value that is another one now, in the scripts too
     _MARKED.format(
         after="if args.save_interval == 0:\n        args.save_interval = 500",

@@ -89,8 +89,10 @@ class Side:
         return self.flow.calls_by_name.mention(unit, number)
 
     def classes_of(self, unit: Unit, number: int) -> tuple[ClassDef, ...]:
-        """The classes that the owner of an attribute (read or stored) may be of, as annotations, constructors, callers
-        tell."""
+        """The classes that the owner of an attribute (read or stored, also by its name as a text: `getattr(x, "size")`)
+        may be of, as annotations, constructors, callers tell."""
+        if unit.code.values[number].op == "const":
+            return self._classes_at(unit, _first_of(unit, number))
         mention = self.mention(unit, number)
         if mention is None or mention.symbol is not None and not isinstance(mention.symbol, ClassDef):
             return ()
@@ -98,12 +100,14 @@ class Side:
             return (mention.cls,)
         if isinstance(named := self.project.lookup(unit.scope, _owner_path(unit, number)), ClassDef):
             return (named,)  # `Sample.Status.DONE`
-        owner = Place(self.flow, unit, unit.code.values[number].args[0])
-        found = (
-            self.project.analysis(Objects).held(owner).classes
-            if unit.code.values[number].op in ("attr", "store_attr")
-            else ()
-        )
+        value = unit.code.values[number]
+        return self._classes_at(unit, value.args[0] if value.op in ("attr", "store_attr") else -1)
+
+    def _classes_at(self, unit: Unit, number: int) -> tuple[ClassDef, ...]:
+        """The classes of the project of which a value may be an object."""
+        if number < 0:
+            return ()
+        found = self.project.analysis(Objects).held(Place(self.flow, unit, number)).classes
         return tuple(sorted(found, key=lambda cls: (cls.path, cls.qualname)))
 
     def is_of_library(self, unit: Unit, number: int) -> bool:
@@ -155,6 +159,12 @@ class Side:
             if not method.name.startswith("<"):
                 found.setdefault(method.name, []).append(method)
         return found
+
+
+def _first_of(unit: Unit, number: int) -> int:
+    """What a call is given before a text: the object of `getattr(x, "size")`; -1 where there is no such call."""
+    calls = (unit.code.values[user] for user in unit.users.get(number, ()))
+    return next((call.args[1] for call in calls if call.op == "call" and call.args[2:3] == (number,)), -1)
 
 
 def _is_class(path: object) -> bool:

@@ -132,7 +132,7 @@ def _handed_on(project: Project, read: dict[Method, frozenset[str]]) -> Iterator
         unit = queries.flow.unit_of(function) if passing else None
         for call in queries.calls_of(unit) if unit is not None else ():
             named = _keywords(call) if not is_test(call.unit.path) else []
-            ends = handed_on.ends(call) if named else None
+            ends = handed_on.ends(call.operand(0)) if named else None
             if ends is None or any(each not in read for each in ends.takers):
                 continue
             taken = {p.name for each in ends.takers for p in each.facts.params} | ends.on_the_way

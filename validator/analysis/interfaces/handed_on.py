@@ -68,14 +68,13 @@ class HandedOn:
         for user in found:
             yield Place(self.flow, unit, user)
 
-    def ends(self, call: Place) -> Ends | None:
-        """Who may get the keywords of a call for which what it runs has no parameter; None where that is not known."""
+    def ends(self, callee: Place) -> Ends | None:
+        """Who may get the keywords of a call for which what it runs has no parameter; None where that is not known.
+        `callee`: what is called."""
         found = Ends([], set(), set())
-        queue: list[tuple[Place, bool]] = [(call, True)]
+        queue = [callee]
         seen: set[Method] = set()
-        for each, is_first in queue:
-            if not is_first:
-                found.passed.update(name for name in each.value.data.names if name not in (None, "*", "**"))
+        for each in queue:
             for method in functions_run(each):
                 if method is None or not any(param.kind == "**" for param in method.facts.params):
                     return None
@@ -85,7 +84,9 @@ class HandedOn:
                 further = list(self.calls(method, rebuilt=True))
                 if further:
                     found.on_the_way.update(_named(method))
-                    queue += [(place, False) for place in further]
+                    names = (name for place in further for name in place.value.data.names)
+                    found.passed.update(name for name in names if name not in (None, "*", "**"))
+                    queue += [place.operand(0) for place in further]
                 else:
                     found.takers.append(method)
         return found
@@ -107,9 +108,9 @@ class HandedOn:
                     queue.append(caller)
 
 
-def functions_run(call: Place) -> Iterator[Method | None]:
-    """The functions of the project that a call may run; None for anything else."""
-    for o in call.operand(0).closed.each or (None,):
+def functions_run(callee: Place) -> Iterator[Method | None]:
+    """The functions of the project that calling a value may run; None for anything else."""
+    for o in callee.closed.each or (None,):
         if o is not None and o[0] == "class":
             yield o[1].find("__init__")
         elif o != NONE_OBJ:

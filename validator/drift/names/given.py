@@ -2,7 +2,8 @@
 is `config.flash_attention = args.flash` now.
 
 A value is given under a name where an attribute is stored, a key is put into a dictionary or stands in a file of
-settings, and where a call passes a keyword. The value itself, and all that is written around it, must be what it was.
+settings, where a script sets a variable of the environment, and where a call passes a keyword. The value itself, and
+all that is written around it, must be what it was.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.drift.change import Change, Pair
+from validator.drift.change import Change, Pair, Side
 from validator.drift.names.occurrences import Occurrence
 from validator.drift.statements.drops import Drops, differences
 from validator.facts.config_files import Setting, settings_of
 from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
+from validator.source import SourceFile
 
 
 class _Named(NamedTuple):
@@ -43,7 +45,7 @@ class GivenOtherwise:
 
     @cached_property
     def rows(self) -> list[Given]:
-        return [*self._in_code(), *self._in_files()]
+        return [*self._in_code(), *self._in_files(), *self._in_scripts()]
 
     def _in_code(self) -> Iterator[Given]:
         for pair, _, _, edits in self.change.analysis(Drops).edited:
@@ -66,7 +68,8 @@ class GivenOtherwise:
         at = pair.new.module.source_text.at(new[0])
         rows = self.change.after.of_file(pair.new.module.source).get(other.name, ())
         found = (row for row in rows if row.role == "defines" and row.unit is pair.new and row.at == at)
-        return next((Given(one.name, row) for row in found if row.kind in ("attribute", "key")), None)
+        kinds = ("attribute", "key", "variable") if pair.new.code.kind == "module" else ("attribute", "key")
+        return next((Given(one.name, row) for row in found if row.kind in kinds), None)
 
     def _in_files(self) -> Iterator[Given]:
         """The only key of a mapping that went, and the only one that came, with the same value."""
@@ -81,6 +84,27 @@ class GivenOtherwise:
                 now = [after[each] for each in came if each[:-1] == place[:-1]]
                 if len(beside) == len(now) == 1 and _is_same(before[place], now[0]):
                     yield Given(place[-1].replace("-", "_"), _occurrence(new.path, now[0]))
+
+    def _in_scripts(self) -> Iterator[Given]:
+        """The only variable that a script sets no longer for what it runs, and the only one that it sets now, in the
+        same line but for the name."""
+        for path in self.change.changed:
+            sides = [(side, side.by_absolute.get(path)) for side in (self.change.before, self.change.after)]
+            before, after = (_environment(side, source) if source is not None else {} for side, source in sides)
+            gone, came = before.keys() - after.keys(), after.keys() - before.keys()
+            if len(gone) == len(came) == 1 and not is_test(after[min(came)].path):
+                old, new = gone.pop(), came.pop()
+                if _line(self.change.before, before[old]).replace(old, new) == _line(self.change.after, after[new]):
+                    yield Given(old, after[new])
+
+
+def _environment(side: Side, source: SourceFile) -> dict[str, Occurrence]:
+    rows = (row for places in side.of_file(source).values() for row in places)
+    return {row.name: row for row in rows if row.kind == "environment"}
+
+
+def _line(side: Side, row: Occurrence) -> str:
+    return side.project.files[row.path].lines[row.at[0] - 1]
 
 
 def _occurrence(path: str, setting: Setting) -> Occurrence:
@@ -112,12 +136,14 @@ def _of_keyword(unit: Unit, old: ast.Call, new: ast.Call) -> Iterator[Given]:
 
 def _named(node: ast.AST, statement: ast.stmt) -> _Named | None:
     """The name under which a piece of syntax gives a value in a statement."""
+    nothing = ast.Constant(None)
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and isinstance(statement, ast.Assign):
+        return _Named(node.id, statement.value, nothing)  # of a file of settings in Python, if that is all of one
     if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
         value = getattr(statement, "value", None)
         return _Named(node.attr, value, node.value) if isinstance(value, ast.expr) else None
     if not isinstance(node, ast.Constant) or not isinstance(node.value, str):
         return None
-    nothing = ast.Constant(None)
     for each in ast.walk(statement):
         if isinstance(each, ast.Dict) and node in each.keys:
             return _Named(node.value, each.values[each.keys.index(node)], nothing)

@@ -185,6 +185,13 @@ def link_of(owner: Value) -> str:
     return ""
 
 
+def variable_or_link(unit: Unit, number: int) -> str:
+    """What an object is called where it is asked for something: the last name that leads to it, or its variable."""
+    number = unit.root(number)
+    held = (name for name, made in unit.code.definitions.items() if number in made)
+    return link_of(unit.code.values[number]) or next(held, "")
+
+
 def name_span(place: Occurrence) -> tuple[int, int, int, int]:
     """The name itself at the end of an attribute; otherwise the whole place."""
     line, column, end_line, end_column = place.at

@@ -19,8 +19,11 @@ _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][\w@/-]*(?:\.[\w@-]+)+)=|\+{0,2}([A-Za
 
 
 def in_script(source: SourceFile, script: Script) -> Iterator[Occurrence]:
-    """Flags (`--name`), overrides (`a.b.name=1`) and exported variables in the order of a script."""
-    return _set_by(source, parts(script))
+    """Flags (`--name`), overrides (`a.b.name=1`) and variables that are exported, or set for one command, in the order
+    of a script."""
+    yield from _set_by(source, parts(script))
+    for assign in _for_commands(script):
+        yield _environment(source, assign)
 
 
 def of_commands(source: SourceFile, script: Script) -> Iterator[list[Occurrence]]:
@@ -37,6 +40,21 @@ def _commands(node: Any) -> Iterator[tuple[Word, ...]]:
     if isinstance(node, tuple):
         for each in node:
             yield from _commands(each)
+
+
+def _for_commands(node: Any) -> Iterator[Assign]:
+    """The variables that a script sets for one command: `DEBUG=1 python train.py`."""
+    if isinstance(node, Command) and node.words:
+        yield from node.assigns
+    if isinstance(node, tuple):
+        for each in node:
+            yield from _for_commands(each)
+
+
+def _environment(source: SourceFile, assign: Assign) -> Occurrence:
+    from validator.drift.names.occurrences import Occurrence
+
+    return Occurrence(assign.name, "sets", "environment", None, -1, source.path, assign.at)
 
 
 def _kept(source: SourceFile, value: Word) -> Iterator[Occurrence]:
@@ -63,7 +81,7 @@ def _set_by(source: SourceFile, rows: Iterable[Word | Assign]) -> Iterator[Occur
     for part in rows:
         if isinstance(part, Assign):
             if part.keyword == "export":
-                yield Occurrence(part.name, "sets", "environment", None, -1, source.path, part.at)
+                yield _environment(source, part)
             yield from _kept(source, part.value) if part.value is not None else ()
             continue
         text = part.pieces[0].value if part.pieces and part.pieces[0].kind == "text" else ""

@@ -220,7 +220,7 @@ def _is_mapping_made(unit: Unit, number: int) -> bool:
 def _kept_under(unit: Unit, number: int) -> Iterator[tuple[str, bool]]:
     """The names under which a value is kept, and whether that is in another dictionary, or a keyword."""
     values = unit.code.values
-    for user in unit.users.get(number, ()):
+    for user, number in _uses(unit, number):
         value = values[user]
         if value.op in _STORING:
             yield str(value.data), False
@@ -232,6 +232,18 @@ def _kept_under(unit: Unit, number: int) -> Iterator[tuple[str, bool]]:
         elif value.op == "call":
             shape = zip(value.data.names, value.args[1:], strict=True)
             yield from ((name, True) for name, held in shape if held == number and name not in (None, "*", "**"))
+
+
+def _uses(unit: Unit, number: int) -> Iterator[tuple[int, int]]:
+    """What uses a value, also where it is one of two (`a if c else b`), with the value as it comes there."""
+    waiting, seen = [number], {number}
+    for each in waiting:  # grows
+        for user in unit.users.get(each, ()):
+            if unit.code.values[user].op != "phi":
+                yield user, each
+            elif user not in seen:
+                seen.add(user)
+                waiting.append(user)
 
 
 def _calls_with(row: Occurrence) -> Iterator[int]:

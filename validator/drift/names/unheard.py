@@ -19,8 +19,9 @@ from validator.drift.change import Change
 from validator.drift.names.asked_settings import AskedSettings, owner_text
 from validator.drift.names.given import Given, GivenOtherwise
 from validator.drift.names.neighbours import passes_to_library
-from validator.drift.names.occurrences import Occurrence, link_of
+from validator.drift.names.occurrences import Occurrence, variable_or_link
 from validator.drift.names.removed import Names, asked_of
+from validator.drift.names.texts import Texts
 from validator.facts.config_files import settings_of
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
@@ -54,11 +55,12 @@ class UnheardNames:
 
     @cached_property
     def rows(self) -> list[Unheard]:
-        told = {lost.name for lost in (*self.change.analysis(Names).lost, *self.asked.lost)}
+        told = {lost.name for lost in (*self.change.analysis(Names).lost, *self.asked.lost) if not lost.kept}
+        texts = {(row.old, row.new) for row in self.change.analysis(Texts).rows if row.sought}
         found: dict[tuple[str, str, str], Unheard] = {}
         for given in self.change.analysis(GivenOtherwise).rows:
             key = (given.old, given.new.name, given.new.path)
-            if key in found or given.old in told or self._is_given_too(given):
+            if key in found or given.old in told or key[:2] in texts or self._is_given_too(given):
                 continue
             row = self._dropped(given) or self._asked_otherwise(given)
             if row is not None:
@@ -66,9 +68,14 @@ class UnheardNames:
         return list(found.values())
 
     def _asked_otherwise(self, given: Given) -> Unheard | None:
-        if self._is_heard(given) or self._is_passed_to_library(given.new):
+        if self._is_passed_to_library(given.new):
             return None
-        if readers := tuple(self._readers(given)):
+        readers = tuple(self._readers(given))
+        link = _link(given.new)
+        of_one = link if any(_link(row) == link for row in readers) else ""
+        if self._is_heard(given, of_one):
+            return None
+        if readers:
             return Unheard(given, readers)
         others = tuple(self._others(given))
         return Unheard(given, others=others) if others else None
@@ -76,28 +83,26 @@ class UnheardNames:
     # -- keywords ------------------------------------------------------------------------------------------
 
     def _dropped(self, given: Given) -> Unheard | None:
-        """A keyword for which no function that the call may run has a parameter, while all have one of the old name,
-        and that is lost in their `**`."""
+        """A keyword for which no function has a parameter that the call may run, or that gets it handed on, while one
+        has it of the old name; their `**` drops it."""
         if given.new.kind != "keyword" or given.new.unit is None:
             return None
         call = Place(self.after.flow, given.new.unit, given.new.number)
         if {"*", "**", given.old} & set(call.value.data.names):
             return None
-        first = list(functions_run(call))
-        if first and None not in first:
-            ends = self._handed_on.ends(call)
-            takers, taken = (ends.takers, ends.on_the_way) if ends is not None else ([], set[str]())
-        else:
-            first = takers = self._named_like(call, given.old)
-            taken = set()
-        runs = [method for method in first if method is not None]
-        if not takers or any(given.old not in _params(method) for method in runs):
+        callee = called_with(call)
+        ends = self._handed_on.ends(callee)
+        first = [each for each in functions_run(callee) if each is not None]
+        if first and ends is None:
             return None
+        takers, on_the_way = (ends.takers, ends.on_the_way) if first and ends is not None else (None, set[str]())
+        takers = self._named_like(call, given.old) if takers is None else takers
+        taking = tuple(each for each in dict.fromkeys((*first, *takers)) if given.old in _params(each))
         for taker in takers:
             keys = keys_read(self.after.flow, taker)
-            if keys is None or given.new.name in taken | keys | _params(taker):
+            if keys is None or given.new.name in keys | on_the_way | _params(taker):
                 return None
-        return Unheard(given, takers=tuple(runs))
+        return Unheard(given, takers=taking) if taking else None
 
     def _named_like(self, call: Place, old: str) -> list[Method]:
         """The methods of the project that a call of an object of which nothing is known may run, as the keyword of
@@ -119,13 +124,20 @@ class UnheardNames:
 
     # -- the new name --------------------------------------------------------------------------------------
 
-    def _is_heard(self, given: Given) -> bool:
-        """Whether anything may ask for the new name, or knew it before the change."""
+    def _is_heard(self, given: Given, link: str) -> bool:
+        """Whether anything may ask for the new name, or knew it before the change. `link`: what the object is called
+        that is given it and is asked for the old one; others that are called otherwise have names of their own."""
         name = given.new.name
-        if name in of_libraries() or any(not is_test(row.path) for row in self.change.before.occurrences(name)):
+        if given.new.kind in ("attribute", "keyword") and name in of_libraries():
             return True
-        rows = (row for row in self.after.occurrences(name) if not is_test(row.path))
-        return any(row.role not in ("defines", "is set") or row.kind in _TAKING for row in rows)
+        for side in (self.change.before, self.after):
+            own = given.new.path, given.new.at
+            rows = [row for row in side.occurrences(name) if not is_test(row.path) and (row.path, row.at) != own]
+            rows = [row for row in rows if not link or not _is_of_another(row, link)]
+            known = rows if side is self.change.before else [row for row in rows if _may_ask(row)]
+            if known:
+                return True
+        return False
 
     def _is_given_too(self, given: Given) -> bool:
         """Whether the function, or the mapping, that gives the new name gives the old one as well."""
@@ -145,16 +157,33 @@ class UnheardNames:
         for row in self._asking(given.old):
             if given.new.kind == "attribute" and row.kind == "key" or not self._may_be_one(given.new, row):
                 continue
+            if (given.new.kind == "environment") != _is_of_environment(row) and given.new.kind != "key":
+                continue
+            if given.new.kind == "environment":
+                yield row
+                continue
             link = _link(row)
             if source is not None and link == source:
                 continue  # it is asked there for what is given here
-            near = link != "" and link == _link(given.new)
+            near = link != "" and link == _link(given.new) or self._is_in_callee(given.new, row)
             if alone or near or len(beside & self._asked_beside(row)) >= min(_BESIDE, len(beside) or _BESIDE):
                 yield row
 
+    def _is_in_callee(self, given: Occurrence, row: Occurrence) -> bool:
+        """Whether a key is asked for in the `**` of a function that the call runs which passes a keyword."""
+        if given.kind != "keyword" or given.unit is None or row.unit is None or row.kind != "key":
+            return False
+        number = asked_of(row.unit, row)
+        held = row.unit.code.values[row.unit.root(number)] if number >= 0 else None
+        if held is None or held.op != "param" or dict(row.unit.code.params).get(str(held.data[1])) != "**":
+            return False
+        return row.unit.method in functions_run(called_with(Place(self.after.flow, given.unit, given.number)))
+
     def _asking(self, name: str) -> Iterator[Occurrence]:
         for row in self.after.occurrences(name):
-            if row.unit is None or row.role not in _READING or row.kind not in _ASKED:
+            if row.unit is None or row.role not in _READING and not _is_of_environment(row):
+                continue
+            if row.kind not in _ASKED and row.role != "spells":
                 continue
             if not is_test(row.path) and not is_foreign(row.path) and not self._is_of_module(row):
                 yield row
@@ -167,6 +196,8 @@ class UnheardNames:
         """Whether the object that is asked may be the one that is given the value, as far as their classes tell."""
         if given.kind != "attribute" or row.kind != "attribute" or given.unit is None or row.unit is None:
             return True
+        if given.unit.code.values[given.number].op != "store_attr":
+            return True  # `setattr(config, …)`
         stored, asked = (set(self.after.classes_of(each.unit, each.number)) for each in (given, row))
         kin = {each for cls in stored for each in cls.relatives}
         return not stored or not asked or bool(kin & asked)
@@ -181,6 +212,9 @@ class UnheardNames:
 
     def _beside(self, given: Occurrence) -> frozenset[str]:
         """The names that are given together with one."""
+        if given.kind == "variable" and given.unit is not None:
+            stores = (value for value in given.unit.code.values if value.op == "store_global")
+            return frozenset(str(value.data) for value in stores) - {given.name}
         if given.unit is None:
             rows = settings_of(self.after.project.files[given.path]).settings
             return frozenset(each.path[-1] for each in rows if each.path[:-1] == given.above) - {given.name}
@@ -231,6 +265,12 @@ class UnheardNames:
         return frozenset(cls.name for cls in self.after.project.classes())
 
 
+def called_with(call: Place) -> Place:
+    """What a call runs with its keywords, sooner or later: of `partial(f, …)` that is `f`."""
+    is_partial = call.unit.known_as(call.value.args[0]) == "partial" and call.value.data.names[:1] == (None,)
+    return call.operand(1 if is_partial else 0)
+
+
 def _source(given: Given) -> str | None:
     """The last name of the object out of which the value comes that is given, if it has the old name there."""
     held = next((held for name, held in _together(given.new) if name == given.new.name), -1) if given.new.unit else -1
@@ -245,20 +285,42 @@ def _source(given: Given) -> str | None:
     if value.op == "call":  # `args.get("x")`, `getattr(args, "x")`
         callee = values[number]
         number = callee.args[0] if callee.op == "attr" else value.args[1] if len(value.args) > 1 else number
-    return link_of(values[number])
+    return variable_or_link(given.new.unit, number)
 
 
 def _params(method: Method) -> frozenset[str]:
     return frozenset(param.name for param in method.facts.params if param.kind in ("any", "kw"))
 
 
+def _is_of_environment(row: Occurrence) -> bool:
+    """Whether a place asks for a variable of the environment: `os.environ["DEBUG"]`, `os.getenv("DEBUG")`."""
+    if row.unit is None or row.number < 0:
+        return False
+    unit = row.unit
+    calls = (unit.code.values[user] for user in unit.users.get(row.number, ()))
+    if row.role == "spells":
+        return any(call.op == "call" and unit.known_as(call.args[0]) == "getenv" for call in calls)
+    return row.kind == "key" and row.role in _READING and _link(row) == "environ"
+
+
+def _may_ask(row: Occurrence) -> bool:
+    return row.role not in ("defines", "is set", "sets") or row.kind in _TAKING
+
+
+def _is_of_another(row: Occurrence, link: str) -> bool:
+    """Whether a place gives or asks for an attribute of an object that is called otherwise."""
+    if row.unit is None or row.number < 0 or row.kind not in ("attribute", "getattr"):
+        return False
+    return _link(row) not in ("", link)
+
+
 def _link(row: Occurrence) -> str:
     """The last name before a name, of what is given it or asked for it."""
     number = _owner(row) if row.role == "defines" else -1
-    if row.unit is None:
+    if row.unit is None or row.number < 0:
         return row.link
     number = number if number >= 0 else asked_of(row.unit, row)
-    return link_of(row.unit.code.values[number]) if number >= 0 and not row.unit.is_receiver(number) else ""
+    return variable_or_link(row.unit, number) if number >= 0 and not row.unit.is_receiver(number) else ""
 
 
 def _owner(row: Occurrence) -> int:
@@ -270,6 +332,8 @@ def _owner(row: Occurrence) -> int:
         if row.number >= 0:
             return row.number
         return next((n for n, v in enumerate(values) if v.op == "call" and _passes(row, v.data.names, v.args)), -1)
+    if row.number < 0:
+        return -1  # a parameter, a key of `locals()`
     value = values[row.number]
     if value.op == "store_attr":
         return unit.root(value.args[0])
