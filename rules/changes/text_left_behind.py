@@ -42,7 +42,7 @@ _SHOWN = 8  # places of one cause
 
 
 def check_change(change: Change) -> Iterator[Finding]:
-    for row in change.analysis(Texts).rows:
+    for row in (*change.analysis(Texts).rows, *change.analysis(UnheardNames).ungiven):
         said = f"`{row.new}` stands nowhere else in the project; it is `{row.old}` before"
         if row.others:
             said = f"`{row.new}` was `{row.old}` before the change, and still is in {row.others[0][0]}"

@@ -75,7 +75,7 @@ class AskedSettings:
         if len({ast.dump(each.value) for each in both}) > 1:
             return  # of another object
         was, now = _asked_at(self.before, pair.old, old), _asked_at(self.after, pair.new, new)
-        if was is not None and now is not None and not self._is_own(now) and not _is_called(now):
+        if was is not None and now is not None and not self.is_own(now) and not _is_called(now):
             yield _Renamed(was, now)
 
     @cached_property
@@ -101,13 +101,13 @@ class AskedSettings:
         for row in self.after.occurrences(name):
             if row.unit is None or is_test(row.path):
                 continue
-            if row.kind in _TAKING and row.role == "defines" and self._is_filled(row):
+            if row.kind in _TAKING and row.role == "defines" and self.is_filled(row):
                 return True
-            if row.role == "spells" or row.role in _READING and not self._is_own(row):
+            if row.role == "spells" or row.role in _READING and not self.is_own(row):
                 return True
         return False
 
-    def _is_own(self, row: Occurrence) -> bool:
+    def is_own(self, row: Occurrence) -> bool:
         """Whether an attribute is one that the object itself keeps, or that of a module."""
         if row.kind != "attribute" or row.unit is None:
             return False
@@ -123,7 +123,7 @@ class AskedSettings:
         makers = (str(o[1]).split(".") for o in owner.closed.objs if o[0] == "made")
         return any(len(path) > 1 and path[-2][:1].isupper() for path in makers)
 
-    def _is_filled(self, row: Occurrence) -> bool:
+    def is_filled(self, row: Occurrence) -> bool:
         """Whether some call may fill what takes a value by its name from a mapping: `Model(**config)`."""
         assert row.unit is not None
         if row.kind != "parameter":

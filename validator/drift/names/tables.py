@@ -220,18 +220,18 @@ def _is_mapping_made(unit: Unit, number: int) -> bool:
 def _kept_under(unit: Unit, number: int) -> Iterator[tuple[str, bool]]:
     """The names under which a value is kept, and whether that is in another dictionary, or a keyword."""
     values = unit.code.values
-    for user, number in _uses(unit, number):
+    for user, held_as in _uses(unit, number):
         value = values[user]
         if value.op in _STORING:
             yield str(value.data), False
         elif value.op == "dict":
             pairs = zip(value.args[::2], value.args[1::2], strict=True)
-            yield from ((str(values[key].data), True) for key, held in pairs if held == number and key >= 0)
-        elif value.op == "store_item" and value.args[2] == number and values[value.args[1]].op == "const":
+            yield from ((str(values[key].data), True) for key, held in pairs if held == held_as and key >= 0)
+        elif value.op == "store_item" and value.args[2] == held_as and values[value.args[1]].op == "const":
             yield str(values[value.args[1]].data), True
         elif value.op == "call":
             shape = zip(value.data.names, value.args[1:], strict=True)
-            yield from ((name, True) for name, held in shape if held == number and name not in (None, "*", "**"))
+            yield from ((name, True) for name, held in shape if held == held_as and name not in (None, "*", "**"))
 
 
 def _uses(unit: Unit, number: int) -> Iterator[tuple[int, int]]:

@@ -8,6 +8,7 @@ of thing the old one, while nothing in the project asks for the new one.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
@@ -16,12 +17,14 @@ from validator.analysis.interfaces.handed_on import HandedOn, functions_run
 from validator.analysis.interfaces.swallowed import keys_read
 from validator.definitions import ClassDef, Method
 from validator.drift.change import Change
+from validator.drift.interfaces.calls import constructor
 from validator.drift.names.asked_settings import AskedSettings, owner_text
 from validator.drift.names.given import Given, GivenOtherwise
 from validator.drift.names.neighbours import passes_to_library
 from validator.drift.names.occurrences import Occurrence, variable_or_link
 from validator.drift.names.removed import Names, asked_of
-from validator.drift.names.texts import Texts
+from validator.drift.names.texts import Replaced, Texts
+from validator.drift.statements.drops import Drops
 from validator.facts.config_files import settings_of
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
@@ -80,6 +83,34 @@ class UnheardNames:
         others = tuple(self._others(given))
         return Unheard(given, others=others) if others else None
 
+    # -- who asks by another name --------------------------------------------------------------------------
+
+    @cached_property
+    def ungiven(self) -> list[Replaced]:
+        """The texts by which an attribute is asked for since the change (`getattr(config, "use_flash", False)`), and
+        that nothing gives, while what was asked for before is stored still in what is called like the object."""
+        found: dict[tuple[str, str], Replaced] = {}
+        for drop in self.change.analysis(Drops).drops:
+            old, new = (each.value if isinstance(each, ast.Constant) else None for each in (drop.old, drop.new))
+            if drop.kind != "text" or not isinstance(old, str) or not isinstance(new, str) or (old, new) in found:
+                continue
+            if not is_telling(old) or not is_telling(new) or is_foreign(drop.pair.new.path):
+                continue
+            at = drop.pair.new.module.source_text.at(drop.new)
+            rows = [row for row in self.after.occurrences(new) if not is_test(row.path)]
+            asking = next((row for row in rows if row.path == drop.pair.new.path and row.at == at), None)
+            if asking is None or asking.kind != "getattr" or any(self.change.before.occurrences(new)):
+                continue
+            link = _link(asking)
+            stored = [
+                (row.path, row.at[0])
+                for row in self.after.occurrences(old)
+                if row.role == "defines" and row.kind == "attribute" and _link(row) == link and not is_test(row.path)
+            ]
+            if link and stored and all(row.kind == "getattr" for row in rows):
+                found[old, new] = Replaced(drop.pair.new, at, old, new, tuple(stored))
+        return list(found.values())
+
     # -- keywords ------------------------------------------------------------------------------------------
 
     def _dropped(self, given: Given) -> Unheard | None:
@@ -125,19 +156,44 @@ class UnheardNames:
     # -- the new name --------------------------------------------------------------------------------------
 
     def _is_heard(self, given: Given, link: str) -> bool:
-        """Whether anything may ask for the new name, or knew it before the change. `link`: what the object is called
+        """Whether anything may ask for the new name, or gave it before the change. `link`: what the object is called
         that is given it and is asked for the old one; others that are called otherwise have names of their own."""
-        name = given.new.name
-        if given.new.kind in ("attribute", "keyword") and name in of_libraries():
+        name, own = given.new.name, (given.new.path, given.new.at)
+        if given.new.kind == "attribute" and name in of_libraries():
             return True
-        for side in (self.change.before, self.after):
-            own = given.new.path, given.new.at
-            rows = [row for row in side.occurrences(name) if not is_test(row.path) and (row.path, row.at) != own]
-            rows = [row for row in rows if not link or not _is_of_another(row, link)]
-            known = rows if side is self.change.before else [row for row in rows if _may_ask(row)]
-            if known:
+        before = [row for row in self.change.before.occurrences(name) if not is_test(row.path)]
+        after = [row for row in self.after.occurrences(name) if not is_test(row.path) and (row.path, row.at) != own]
+        rows = [*before, *(row for row in after if _may_ask(row))]
+        return any(not (link and _is_of_another(row, link)) and self._is_of_kind(row, given.new) for row in rows)
+
+    def _is_of_kind(self, row: Occurrence, given: Occurrence) -> bool:
+        """Whether a place where a name stands may be about what is given: not what a function calls its parameter, or
+        an object its own attribute, where a mapping is given that nothing hands on as a whole."""
+        if given.kind == "attribute":
+            return row.kind != "parameter" or self.asked.is_filled(row)
+        if row.kind == "parameter":
+            return self.asked.is_filled(row) or self._is_made_by_name(given)
+        if row.kind in ("attribute", "variable", "function", "class"):
+            return row.kind == given.kind or row.role != "defines" and not self.asked.is_own(row)
+        return row.kind != "keyword" or given.kind == "keyword" or self._is_of_mapping(row)
+
+    def _is_made_by_name(self, given: Occurrence) -> bool:
+        """Whether the mapping that has a setting, or the one around it, names a class that it is for."""
+        if given.unit is not None:
+            return bool(self._kind(given))
+        for each in settings_of(self.after.project.files[given.path]).settings:
+            near = each.path[:-1] in (given.above, given.above[:-1])
+            if near and isinstance(each.value, str) and (self._is_defined(each.value) or "." in each.value):
                 return True
         return False
+
+    def _is_of_mapping(self, row: Occurrence) -> bool:
+        """Whether a keyword goes into a mapping, or may: the function that is called has no parameter of the name."""
+        call = _owner(row)
+        name = row.unit.known_as(row.unit.code.values[call].args[0]) if row.unit is not None and call >= 0 else ""
+        taken = [_params(method) for method in self.after.methods.get(name, ())]
+        taken += [{p.name for p in constructor(cls) or ()} for cls in self._classes.get(name, ())]
+        return not any(row.name in names for names in taken)
 
     def _is_given_too(self, given: Given) -> bool:
         """Whether the function, or the mapping, that gives the new name gives the old one as well."""
@@ -261,8 +317,11 @@ class UnheardNames:
         return name[:1].isupper() and name in self._classes
 
     @cached_property
-    def _classes(self) -> frozenset[str]:
-        return frozenset(cls.name for cls in self.after.project.classes())
+    def _classes(self) -> dict[str, list[ClassDef]]:
+        found: dict[str, list[ClassDef]] = {}
+        for cls in self.after.project.classes():
+            found.setdefault(cls.name, []).append(cls)
+        return found
 
 
 def called_with(call: Place) -> Place:
