@@ -491,6 +491,15 @@ INCORRECT = (
     _WEIGHTS_OF_RECIPE.format(first="print(config)", mark="  # error: MP901"),
     # another class has an attribute of that name; the object comes out of a loader
     _RESUMED.format(stored="train_data.batch_sampler.start_iter", mark="  # error: MP901"),
+    # that other class is asked for it by a text
+    _RESUMED.format(stored="train_data.batch_sampler.start_iter", mark="  # error: MP901")
+    + """# file: rl/view.py
+from rl.other import Window
+
+
+def shown(window: Window):
+    return getattr(window, "start_iter", 0)
+""",
     _WRAPPED.format(listed="EncoderLayer", mark="  # error: MP901"),
     # settings of which the change renamed the key in one file; the other one has it as before
     _SETTINGS.format(

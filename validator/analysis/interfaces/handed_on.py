@@ -134,13 +134,32 @@ def items_copied(unit: Unit, number: int) -> int:
     value = values[number]
     if value.op != "collect" or value.data != ("dict", 2, 1):
         return -1
-    key, through = values[value.args[0]], values[value.args[2]]
-    taken = values[key.args[0]] if key.op == "unpack" and key.data[:2] == (0, 2) else None
-    asked = values[through.args[0]] if through.op == "iter" else None
-    if taken is None or taken.op != "next" or taken.args[0] != value.args[2] or asked is None or asked.op != "call":
+    key = values[value.args[0]]
+    is_own = key.op == "unpack" and values[key.args[0]].args[:1] == value.args[2:3]  # not of a loop around
+    return _items_with(unit, value.args[0]) if is_own else -1
+
+
+def items_put(unit: Unit, number: int) -> int:
+    """The same of a dictionary that a loop fills: `for k, v in options.items(): chosen[k] = v`."""
+    values = unit.code.values
+    if values[number].op != "dict" or values[number].args:
         return -1
-    method = values[asked.args[0]]
-    return asked.args[0] if method.op == "attr" and method.data == "items" else -1
+    stores = [value for value in values if value.op == "store_item" and unit.root(value.args[0]) == number]
+    found = {_items_with(unit, value.args[1]) for value in stores}
+    return found.pop() if len(found) == 1 else -1
+
+
+def _items_with(unit: Unit, key: int) -> int:
+    """Where the method is asked for of whose items, gone through, a value is the key; -1 where it is none."""
+    values = unit.code.values
+    value = values[key]
+    taken = values[value.args[0]] if value.op == "unpack" and value.data[:2] == (0, 2) else None
+    through = values[taken.args[0]] if taken is not None and taken.op == "next" else None
+    asked = values[through.args[0]] if through is not None and through.op == "iter" else None
+    method = values[asked.args[0]] if asked is not None and asked.op == "call" else None
+    if asked is None or method is None or method.op != "attr" or method.data != "items":
+        return -1
+    return asked.args[0]
 
 
 def _named(function: Method) -> frozenset[str]:

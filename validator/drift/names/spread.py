@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.analysis.interfaces.handed_on import items_copied
+from validator.analysis.interfaces.handed_on import items_copied, items_put
 from validator.analysis.options.namespaces import Namespaces
 from validator.analysis.options.parsers import Options, Parser
 from validator.definitions import ClassDef, Method
@@ -172,7 +172,8 @@ class Spread:
 
 def _shown(made: Place) -> Place | None:
     """The object of whose attributes a value is the dictionary; `{k: v for k, v in vars(x).items() if …}` has some."""
-    if (items := items_copied(made.unit, made.number)) >= 0:
+    items = max(items_copied(made.unit, made.number), items_put(made.unit, made.number))
+    if items >= 0:
         return _shown(made.value_at(items).operand(0).root)
     if made.value.op == "attr" and made.value.data == "__dict__":
         return made.operand(0)

@@ -308,6 +308,10 @@ class UnheardNames:
             texts = [each.value for each in rows if each.path[:-1] == row.above]
         else:
             values = row.unit.code.values
+            call = _owner(row) if row.kind == "keyword" else -1
+            runs = row.unit.known_as(values[call].args[0]) if call >= 0 else ""
+            if runs in self._classes or runs in self.after.methods:
+                return runs
             texts = [values[number].data for _, number in _together(row) if values[number].op == "const"]
         said = {text.rpartition(".")[2] for text in texts if isinstance(text, str) and self._is_defined(text)}
         return said.pop() if len(said) == 1 else ""
