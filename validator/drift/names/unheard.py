@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from validator.analysis.interfaces.binding import bind
 from validator.analysis.interfaces.handed_on import HandedOn, functions_run
 from validator.analysis.interfaces.swallowed import keys_read
 from validator.definitions import ClassDef, Method
@@ -26,6 +27,7 @@ from validator.drift.names.removed import Names, asked_of
 from validator.drift.names.texts import Replaced, Texts
 from validator.drift.statements.drops import Drops
 from validator.facts.config_files import settings_of
+from validator.flow.objects import Objects
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.models.members import is_telling, of_libraries
@@ -75,7 +77,7 @@ class UnheardNames:
             return None
         readers = tuple(self._readers(given))
         link = _link(given.new)
-        of_one = link if any(_link(row) == link for row in readers) else ""
+        of_one = link if any(self._is_called_alike(given.new, row) for row in readers) else ""
         if self._is_heard(given, of_one):
             return None
         if readers:
@@ -218,12 +220,38 @@ class UnheardNames:
             if given.new.kind == "environment":
                 yield row
                 continue
-            link = _link(row)
-            if source is not None and link == source:
+            if source is not None and _link(row) == source:
                 continue  # it is asked there for what is given here
-            near = link != "" and link == _link(given.new) or self._is_in_callee(given.new, row)
+            near = self._is_called_alike(given.new, row) or self._is_in_callee(given.new, row)
             if alone or near or len(beside & self._asked_beside(row)) >= min(_BESIDE, len(beside) or _BESIDE):
                 yield row
+
+    def _is_called_alike(self, given: Occurrence, row: Occurrence) -> bool:
+        """Whether the object that is asked is called what the one is called that is given the value: there, or where
+        callers pass it."""
+        link = _link(given)
+        if not link or link == _link(row):
+            return link != ""
+        unit, number = row.unit, asked_of(row.unit, row) if row.unit is not None and row.number >= 0 else -1
+        held = unit.code.values[unit.root(number)] if unit is not None and number >= 0 else None
+        if unit is None or unit.method is None or held is None or held.op != "param" or given.kind != "attribute":
+            return False
+        return link in self._passed_as(unit.method, str(held.data[1]))
+
+    def _passed_as(self, method: Method, name: str) -> set[str]:
+        """What callers call the object that they pass for a parameter, through parameters of their own."""
+        objects: Objects = self.after.project.analysis(Objects)
+        waiting, found = [(method, name)], set[str]()
+        for function, param in waiting:  # grows
+            for caller, call in objects.callers(function):
+                passed = bind(function, call).get(param)
+                if passed is None or passed.kind != "path":
+                    continue
+                found.add(passed.value.rpartition(".")[2])
+                further = (caller, passed.value)
+                if passed.value in _params(caller) and further not in waiting:
+                    waiting.append(further)
+        return found
 
     def _is_in_callee(self, given: Occurrence, row: Occurrence) -> bool:
         """Whether a key is asked for in the `**` of a function that the call runs which passes a keyword."""
