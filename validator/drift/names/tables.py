@@ -152,8 +152,11 @@ class Tables:
             if row.kind != "key" or row.role != "asks" or row.unit is None or is_test(row.path) or is_foreign(row.path):
                 continue
             items = [n for n in row.unit.users.get(row.number, ()) if row.unit.code.values[n].op == "item"]
-            if not items or last_of(row.unit, asked_of(row.unit, row)) != name or not self._stood(row):
+            owner = asked_of(row.unit, row)
+            if not items or last_of(row.unit, owner) != name or not self._stood(row):
                 continue
+            if row.unit.code.values[row.unit.root(owner)].op in ("param", "free"):
+                continue  # callers may pass whatever they call so
             place = Place(self.after.flow, row.unit, items[0])
             caught = place.catches("KeyError", "LookupError", "Exception") or place.is_switched_off
             if not caught and not any(key in test.words for test in place.tests):
