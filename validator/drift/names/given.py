@@ -2,8 +2,8 @@
 is `config.flash_attention = args.flash` now.
 
 A value is given under a name where an attribute is stored, a key is put into a dictionary or stands in a file of
-settings, where a script sets a variable of the environment, and where a call passes a keyword. The value itself, and
-all that is written around it, must be what it was.
+settings, where a parser gets an option, a script sets a variable of the environment, and a call passes a keyword. The
+value itself, and all that is written around it, must be what it was.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.drift.change import Change, Pair, Side
-from validator.drift.names.occurrences import Occurrence
+from validator.drift.names.occurrences import Occurrence, option_name
 from validator.drift.statements.drops import Drops, differences
 from validator.facts.config_files import Setting, settings_of
 from validator.flow.program.unit import Unit
@@ -68,7 +68,7 @@ class GivenOtherwise:
         at = pair.new.module.source_text.at(new[0])
         rows = self.change.after.of_file(pair.new.module.source).get(other.name, ())
         found = (row for row in rows if row.role == "defines" and row.unit is pair.new and row.at == at)
-        kinds = ("attribute", "key", "variable") if pair.new.code.kind == "module" else ("attribute", "key")
+        kinds = ("attribute", "key", "option", *(() if pair.new.code.kind == "function" else ("variable",)))
         return next((Given(one.name, row) for row in found if row.kind in kinds), None)
 
     def _in_files(self) -> Iterator[Given]:
@@ -151,6 +151,9 @@ def _named(node: ast.AST, statement: ast.stmt) -> _Named | None:
             for target in each.targets:
                 if isinstance(target, ast.Subscript) and target.slice is node:
                     return _Named(node.value, each.value, target.value)
+        if isinstance(each, ast.Call) and node in each.args and node.value.startswith("--"):
+            rest = [arg for arg in each.args if arg is not node] + [keyword.value for keyword in each.keywords]
+            return _Named(option_name(node.value), ast.Tuple(rest, ast.Load()), each.func)
         if isinstance(each, ast.Call) and len(each.args) == 3 and each.args[1] is node:  # `setattr(config, "x", 1)`
             return _Named(node.value, each.args[2], each.args[0])
     return None

@@ -137,7 +137,7 @@ class Company:
 
     def _reads(self, module: Module, name: str) -> bool:
         """Whether a file reads a variable of its own top: else it is a recipe like others."""
-        return any(_is_read(unit, name) for unit in self.after.units(module).values())
+        return any(is_read(unit, name) for unit in self.after.units(module).values())
 
     # -- places --------------------------------------------------------------------------------------------
 
@@ -415,7 +415,7 @@ def _named(unit: Unit, number: int, value: Value) -> Iterator[tuple[int, str, ob
     """The names that a value sets or asks for: (of which object, as what, the name, where it stands)."""
     values, op = unit.code.values, value.op
     if op == "store_global" and unit.code.kind == "module":
-        if values[value.args[0]].op in _LITERAL and not _is_read(unit, value.data):
+        if values[value.args[0]].op in _LITERAL and not is_read(unit, value.data):
             yield -1, "variable", value.data, number
     elif op == "attr" and not unit.is_receiver(value.args[0]):
         yield unit.root(value.args[0]), "attribute", value.data, number
@@ -442,7 +442,7 @@ def _shown(unit: Unit, kind: str, name: str, place: int) -> int:
     return value.args[1 + value.data.names.index(name)] if kind == "keyword" else place
 
 
-def _is_read(unit: Unit, name: str) -> bool:
+def is_read(unit: Unit, name: str) -> bool:
     """Whether anything in a file reads a variable of its top."""
     found = (unit.code.values[number] for number in unit.named.get(name, ()))
     return any(value.op == "name" and value.data == name for value in found)

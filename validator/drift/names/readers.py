@@ -125,8 +125,11 @@ class Readers:
     def _beside(self, given: Occurrence) -> frozenset[str]:
         """The names that are given together with one."""
         if given.kind == "variable" and given.unit is not None:
-            stores = (value for value in given.unit.code.values if value.op == "store_global")
+            stores = (value for value in given.unit.code.values if value.op in ("store_global", "store_class"))
             return frozenset(str(value.data) for value in stores) - {given.name}
+        if given.kind == "option" and given.unit is not None:
+            here = self.after.of_file(given.unit.module.source)
+            return frozenset(n for n, rows in here.items() if any(r.kind == "option" for r in rows)) - {given.name}
         if given.unit is None:
             rows = settings_of(self.after.project.files[given.path]).settings
             return frozenset(each.path[-1] for each in rows if each.path[:-1] == given.above) - {given.name}

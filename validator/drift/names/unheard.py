@@ -20,7 +20,7 @@ from validator.drift.change import Change
 from validator.drift.interfaces.calls import constructor
 from validator.drift.names.asked_settings import AskedSettings
 from validator.drift.names.given import Given, GivenOtherwise
-from validator.drift.names.neighbours import passes_to_library
+from validator.drift.names.neighbours import is_read, passes_to_library
 from validator.drift.names.occurrences import Occurrence
 from validator.drift.names.places import given_with, is_of_another, link_at, owner_at
 from validator.drift.names.readers import Readers, called_with, named_parameters
@@ -33,7 +33,7 @@ from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.models.members import is_telling, of_libraries
 
 _GIVING = frozenset({"attribute", "key", "keyword", "setting"})
-_TAKING = frozenset({"parameter", "field", "option", "function", "class", "variable"})
+_TAKING = frozenset({"parameter", "field", "option", "function", "class", "variable", "import"})
 _OTHERS = 2  # places of one kind that all say the old name
 
 
@@ -164,12 +164,17 @@ class UnheardNames:
         """Whether anything may ask for the new name, or gave it before the change. `link`: what the object is called
         that is given it and is asked for the old one; others that are called otherwise have names of their own."""
         name, own = given.new.name, (given.new.path, given.new.at)
-        if given.new.kind == "attribute" and name in of_libraries():
+        if given.new.kind == "attribute" and name in of_libraries() or self._is_own_constant(given.new):
             return True
         before = [row for row in self.change.before.occurrences(name) if not is_test(row.path)]
         after = [row for row in self.after.occurrences(name) if not is_test(row.path) and (row.path, row.at) != own]
         rows = [*before, *(row for row in after if _may_ask(row))]
         return any(not (link and is_of_another(row, link)) and self._is_of_kind(row, given.new) for row in rows)
+
+    def _is_own_constant(self, given: Occurrence) -> bool:
+        """Whether the file that gives a variable its value reads it itself."""
+        units = self.after.units(given.unit.module).values() if given.unit is not None else ()
+        return given.kind == "variable" and any(is_read(unit, given.name) for unit in units)
 
     def _is_of_kind(self, row: Occurrence, given: Occurrence) -> bool:
         """Whether a place where a name stands may be about what is given: not what a function calls its parameter, or
