@@ -49,11 +49,18 @@ class Readers:
             if given.new.kind == "environment":
                 yield row
                 continue
+            if given.new.kind == "option" and self._has_own_option(row):
+                continue
             if source is not None and link_at(row) == source:
                 continue  # it is asked there for what is given here
             near = self.is_called_alike(given.new, row) or self._is_in_callee(given.new, row)
             if alone or near or len(beside & self._asked_beside(row)) >= min(_BESIDE, len(beside) or _BESIDE):
                 yield row
+
+    def _has_own_option(self, row: Occurrence) -> bool:
+        """Whether the file that asks for an option defines one of that name itself: another program."""
+        here = self.after.of_file(self.after.project.files[row.path])
+        return any(each.kind == "option" and each.role == "defines" for each in here.get(row.name, ()))
 
     def is_called_alike(self, given: Occurrence, row: Occurrence) -> bool:
         """Whether the object that is asked is called what the one is called that is given the value: there, or where

@@ -20,7 +20,7 @@ from validator.drift.change import Change
 from validator.drift.interfaces.calls import constructor
 from validator.drift.names.asked_settings import AskedSettings
 from validator.drift.names.given import Given, GivenOtherwise
-from validator.drift.names.neighbours import is_read, passes_to_library
+from validator.drift.names.neighbours import Company, is_read, passes_to_library
 from validator.drift.names.occurrences import Occurrence
 from validator.drift.names.places import given_with, is_of_another, link_at, owner_at
 from validator.drift.names.readers import Readers, called_with, named_parameters
@@ -59,6 +59,7 @@ class UnheardNames:
     @cached_property
     def rows(self) -> list[Unheard]:
         told = {lost.name for lost in (*self.change.analysis(Names).lost, *self.asked.lost) if not lost.kept}
+        told |= {stale.lost.name for stale in self.change.analysis(Company).stale if not stale.is_idle}
         texts = {(row.old, row.new) for row in self.change.analysis(Texts).rows if row.sought}
         found: dict[tuple[str, str, str], Unheard] = {}
         for given in self.change.analysis(GivenOtherwise).rows:
