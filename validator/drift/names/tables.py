@@ -53,6 +53,7 @@ class Tables:
         self.change = change
         self.after = change.after
         self._known: dict[tuple[bool, SourceFile], list[Table]] = {}
+        self._filled: dict[str, bool] = {}
 
     @cached_property
     def missing(self) -> list[Missing]:
@@ -112,12 +113,13 @@ class Tables:
         if row.number < 0:
             return self._is_filled(name) and any(_is_mapping_made(unit, each) for each in _calls_with(row))
         if row.kind == "attribute":  # `_C.WEIGHTS.mae = 30`
-            return values[row.number].op == "store_attr" and last_of(unit, values[row.number].args[0]) == name
+            return values[row.number].op == "store_attr" and _last_of(unit, values[row.number].args[0]) == name
         for user in unit.users.get(row.number, ()):
             value = values[user]
-            if value.op == "store_item" and last_of(unit, value.args[0]) == name:
+            if value.op == "store_item" and _last_of(unit, value.args[0]) == name:
                 return True
-            if value.op == "call" and last_of(unit, values[value.args[0]].args[0]) == name:  # `weights.setdefault(…)`
+            callee = values[value.args[0]] if value.op == "call" else value
+            if callee.op == "attr" and _last_of(unit, callee.args[0]) == name:  # `weights.setdefault(…)`
                 return True
             if value.op in ("dict", "store_item", "call") and not self._is_named(unit, user):
                 return self._is_filled(name)
@@ -127,11 +129,16 @@ class Tables:
         """Whether a dictionary is kept under a name, or is what one is put into."""
         value = unit.code.values[number]
         if value.op == "store_item":
-            return last_of(unit, value.args[0]) != ""
+            return _last_of(unit, value.args[0]) != ""
         return value.op == "dict" and any(_kept_under(unit, number))
 
     def _is_filled(self, name: str) -> bool:
         """Whether something else than a dictionary that is written out there gets a name, or fills what has it."""
+        if name not in self._filled:
+            self._filled[name] = self._may_be_filled(name)
+        return self._filled[name]
+
+    def _may_be_filled(self, name: str) -> bool:
         for source in self.after.mentioning(name):
             module = self.after.project.modules.get(source.absolute)
             for unit in self.after.units(module).values() if module is not None and not is_test(source.path) else ():
@@ -139,9 +146,9 @@ class Tables:
                 for value in values:
                     if value.op in _STORING and value.data == name:
                         held = unit.root(value.args[-1])
-                        if not _keys(unit, held) and last_of(unit, held) != name:
+                        if not _keys(unit, held) and _last_of(unit, held) != name:
                             return True
-                    if value.op == "attr" and value.data == "update" and last_of(unit, value.args[0]) == name:
+                    if value.op == "attr" and value.data == "update" and _last_of(unit, value.args[0]) == name:
                         return True
         return False
 
@@ -153,7 +160,7 @@ class Tables:
                 continue
             items = [n for n in row.unit.users.get(row.number, ()) if row.unit.code.values[n].op == "item"]
             owner = asked_of(row.unit, row)
-            if not items or last_of(row.unit, owner) != name or not self._stood(row):
+            if not items or _last_of(row.unit, owner) != name or not self._stood(row):
                 continue
             if row.unit.code.values[row.unit.root(owner)].op in ("param", "free"):
                 continue  # callers may pass whatever they call so
@@ -255,7 +262,7 @@ def _calls_with(row: Occurrence) -> Iterator[int]:
     return (n for n, value in enumerate(values) if value.op == "call" and row.name in value.data.names)
 
 
-def last_of(unit: Unit, number: int) -> str:
+def _last_of(unit: Unit, number: int) -> str:
     """The last name that leads to an object: `weights` of `config.weights`, of `config["weights"]` or its `get`."""
     values = unit.code.values
     value = values[unit.root(number)] if number >= 0 else None
