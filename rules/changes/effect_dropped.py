@@ -5,9 +5,12 @@ What it does
     sizes that went while all the rest of the function stayed as it was, that only runs under a new condition now, or
     that stands behind a new way out which some ranks take, by their rank or by the batch that each of them has:
     collectives, barriers, waits, `zero_grad`, `set_epoch`, seeds, gather contexts, and functions of the project. Also a
-    barrier, wait or collective that stood among calls which a new function makes now, without it. Silent where the
-    change makes the call elsewhere, takes away the object whose method it is, or only asks whether there is what the
-    call needs. A note of a context of precision (`autocast`).
+    barrier, wait or collective that stood among calls which a new function makes now, without it; and a call that was
+    made on several things (`zero_grad` of two optimizers, `set_epoch` of a loader and of its sampler), and is made on
+    all but one of them now, also where the others moved. Silent where the change makes the call elsewhere, where what
+    the function calls makes it on the same thing, or on a module that holds it, where the change takes away the
+    object whose method it is, or only asks whether there is what the call needs. A note of a context of precision
+    (`autocast`).
 
 Why is this bad
     A barrier, a wait or a `zero_grad` that is no longer passed is missed by no test on one process: the program hangs,
@@ -53,6 +56,11 @@ def _report(lost: Lost) -> Finding:
     elif lost.kind == "extracted":
         message = (
             f"`{unit.qualname}` makes the calls that `{lost.condition}` made before, but for `{text}` between them"
+        )
+    elif lost.kind == "fewer":
+        message = (
+            f"`{unit.qualname}` makes the call `{lost.name}` no longer on `{short(lost.condition)}` since the change, "
+            "and on others as before"
         )
     elif lost.condition:
         message = f"`{unit.qualname}` makes the call `{text}` only under `{short(lost.condition)}` since the change"
@@ -109,6 +117,112 @@ class Reward:
 """
 
 INCORRECT = (
+    # one of two optimizers, while the line for the other one moved
+    """# before: rl/ppo.py
+class PPO:
+    def train_step(self, batch):
+        self.actor_opt.zero_grad()
+        self.critic_opt.zero_grad()
+        loss = self.actor(batch)
+        value = self.critic(batch)
+        (loss + value).backward()
+        self.actor_opt.step()
+        self.critic_opt.step()
+        return loss, value
+# file: rl/ppo.py
+class PPO:
+    def train_step(self, batch):
+        loss = self.actor(batch)  # error: MP905
+        value = self.critic(batch)
+        self.actor_opt.zero_grad()
+        (loss + value).backward()
+        self.actor_opt.step()
+        self.critic_opt.step()
+        return loss, value
+""",
+    # the sampler behind a loader, on the way into a function of its own; the wait for one of two transfers
+    """# before: rl/train.py
+import torch.distributed as dist
+
+
+class Trainer:
+    def fit(self, epochs):
+        for epoch in range(epochs):
+            self.loader.set_epoch(epoch)
+            self.loader.sampler.set_epoch(epoch)
+            self.model.train()
+            for batch in self.loader:
+                loss = self.model(batch)
+                loss.backward()
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+
+
+def exchange(send, recv, left, right):
+    sent = dist.isend(send, left)
+    received = dist.irecv(recv, right)
+    sent.wait()
+    received.wait()
+    return recv * 2
+# file: rl/train.py
+import torch.distributed as dist
+
+
+class Trainer:
+    def begin(self, epoch):
+        self.loader.set_epoch(epoch)
+        self.model.train()
+
+    def fit(self, epochs):
+        for epoch in range(epochs):
+            self.begin(epoch)
+            for batch in self.loader:  # error: MP905
+                loss = self.model(batch)
+                loss.backward()
+                self.optimizer.step()
+                self.optimizer.zero_grad()
+
+
+def exchange(send, recv, left, right):
+    sent = dist.isend(send, left)
+    received = dist.irecv(recv, right)
+    sent.wait()
+    return recv * 2  # error: MP905
+""",
+    # a loop over two that became one; what only asked whether there is a sampler of ranks went as well
+    """# before: rl/fit.py
+def fit(self, epochs):
+    for epoch in range(epochs):
+        for loader in (self.prompts, self.pretrain):
+            loader.sampler.set_epoch(epoch)
+        for batch, extra in zip(self.prompts, self.pretrain):
+            self.strategy.step(self.model(batch) + self.model(extra))
+# file: rl/fit.py
+def fit(self, epochs):
+    for epoch in range(epochs):
+        self.prompts.sampler.set_epoch(epoch)
+        for batch, extra in zip(self.prompts, self.pretrain):  # error: MP905
+            self.strategy.step(self.model(batch) + self.model(extra))
+""",
+    """# before: rl/validate.py
+from torch.utils.data import DistributedSampler
+
+
+def validate(self, epochs):
+    for epoch in range(epochs):
+        if isinstance(self.rows.sampler, DistributedSampler):
+            self.rows.sampler.set_epoch(epoch)
+        for batch in self.rows:
+            print(self.model(batch))
+# file: rl/validate.py
+from torch.utils.data import DistributedSampler
+
+
+def validate(self, epochs):
+    for epoch in range(epochs):
+        for batch in self.rows:  # error: MP905
+            print(self.model(batch))
+""",
     # a wait that all others still make before they step
     _STEPS.format(mark="  # error: MP905"),
     # a context that gathers parameters, which one rank alone enters now
@@ -632,6 +746,136 @@ class Buckets:
 """,
 )
 CORRECT = (
+    # a loader of the project hands the number on to its sampler; a loop, and a function, that do both
+    """# before: rl/train.py
+from rl.loader import Loader
+
+
+def clear(optimizer):
+    optimizer.zero_grad(set_to_none=True)
+
+
+class Trainer:
+    def __init__(self, rows, sampler):
+        self.loader = Loader(rows, sampler)
+
+    def fit(self, epochs):
+        for epoch in range(epochs):
+            self.loader.set_epoch(epoch)
+            self.loader.sampler.set_epoch(epoch)
+            for batch in self.loader:
+                self.step(batch)
+
+    def step(self, batch):
+        self.actor_opt.zero_grad()
+        self.critic_opt.zero_grad()
+        (self.actor(batch) + self.critic(batch)).backward()
+        self.actor_opt.step()
+        self.critic_opt.step()
+        return batch
+
+
+def finish(sent, received, out):
+    sent.wait()
+    received.wait()
+    return out * 2
+# file: rl/train.py
+from rl.loader import Loader
+
+
+def clear(optimizer):
+    optimizer.zero_grad(set_to_none=True)
+
+
+class Trainer:
+    def __init__(self, rows, sampler):
+        self.loader = Loader(rows, sampler)
+
+    def fit(self, epochs):
+        for epoch in range(epochs):
+            self.loader.set_epoch(epoch)
+            for batch in self.loader:
+                self.step(batch)
+
+    def step(self, batch):
+        clear(self.actor_opt)
+        clear(self.critic_opt)
+        (self.actor(batch) + self.critic(batch)).backward()
+        self.actor_opt.step()
+        self.critic_opt.step()
+        return batch
+
+
+def finish(sent, received, out):
+    for handle in (sent, received):
+        handle.wait()
+    return out * 2
+# file: rl/loader.py
+class Loader:
+    def __init__(self, rows, sampler):
+        self.rows, self.sampler = rows, sampler
+
+    def set_epoch(self, epoch):
+        self.sampler.set_epoch(epoch)
+
+    def __iter__(self):
+        return iter(self.rows)
+""",
+    # one of two is gone altogether; a module that holds another one tells it, too
+    """# before: rl/ppo.py
+import torch
+
+
+class Both(torch.nn.Module):
+    def __init__(self, actor, critic):
+        super().__init__()
+        self.actor, self.critic = actor, critic
+
+
+def rollout(actor, critic, prompts):
+    both = Both(actor, critic)
+    both.eval()
+    critic.eval()
+    return both.actor(prompts), both.critic(prompts)
+
+
+def step(self, batch):
+    loss = self.actor(batch)
+    value = self.critic(batch)
+    self.actor_opt.zero_grad()
+    self.critic_opt.zero_grad()
+    loss.backward()
+    value.backward()
+    self.actor_opt.step()
+    self.critic_opt.step()
+    self.count += 1
+    self.log(loss)
+    return loss
+# file: rl/ppo.py
+import torch
+
+
+class Both(torch.nn.Module):
+    def __init__(self, actor, critic):
+        super().__init__()
+        self.actor, self.critic = actor, critic
+
+
+def rollout(actor, critic, prompts):
+    both = Both(actor, critic)
+    both.eval()
+    return both.actor(prompts), both.critic(prompts)
+
+
+def step(self, batch):
+    loss = self.actor(batch)
+    self.actor_opt.zero_grad()
+    loss.backward()
+    self.actor_opt.step()
+    self.count += 1
+    self.log(loss)
+    return loss
+""",
     # ranks still meet in the new function, by a function of the project
     """# before: rl/evaluate.py
 import torch.distributed as dist

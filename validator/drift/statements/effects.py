@@ -28,6 +28,7 @@ from validator.drift.statements.named_effects import (
     table,
     tables,
 )
+from validator.drift.statements.several import Several
 from validator.drift.statements.surroundings import (
     BRANCHES,
     CONTEXTS,
@@ -65,9 +66,11 @@ class Lost(NamedTuple):
     """An effect that a function has no longer on some way, or in another order.
 
     `kind`: `call`, `context`, `decorator`, `check`, `guard` (a condition that stood around what is there still),
-    `order`, `exit` (a way leaves before it), `each` (it happens for one of several things), `extracted` (the statements
-    around it went into a function without it). `condition`: under which it still happens; of `order` the call that it
-    now comes before or after, of `exit` what leaves, of `each` the several, of `extracted` where it was before.
+    `order`, `exit` (a way leaves before it), `each` (it happens for one of several things), `fewer` (it happens for all
+    but one of several), `extracted` (the statements around it went into a function without it). `condition`: under
+    which it still happens; of `order` the call that it now comes before or after, of `exit` what leaves, of `each` the
+    several, of `fewer` what is left out, of `extracted` where it was before. `words`: of `fewer` those that tell what
+    is left out.
     """
 
     pair: Pair
@@ -77,6 +80,7 @@ class Lost(NamedTuple):
     line: int
     condition: str
     severity: Severity = "note"
+    words: frozenset[str] = frozenset()
 
 
 class Effects:
@@ -86,6 +90,7 @@ class Effects:
         self.change = change
         self.drops: Drops = change.analysis(Drops)
         self.intention: Intention = change.analysis(Intention)
+        self.several: Several = change.analysis(Several)
 
     @cached_property
     def lost(self) -> list[Lost]:
@@ -107,15 +112,24 @@ class Effects:
             found += self._overtaken(pair, old, new, edits)
             found += self._narrowed(pair, old, new, edits)
             found += _for_one(pair, old, new, edits)
+            found += self._on_fewer(pair, old, new, edits)
             found += _undecorated(pair, new)
         changed = {id(pair): edits for pair, _, _, edits in self.drops.small}
         found = [each for each in found if not _is_asked_for(each)]
         rows = ((each, self._severity(each, changed[id(each.pair)])) for each in found)
-        return [each._replace(severity=severity) for each, severity in rows if severity is not None]
+        return _once([each._replace(severity=severity) for each, severity in rows if severity is not None])
 
     def _severity(self, lost: Lost, edits: list[Edit]) -> Severity | None:
         """What a loss is worth: of a call its name tells what went, of a condition all that it asks."""
         node, unit = lost.statement.node, lost.pair.new
+        if lost.kind == "fewer":
+            heads_of = lost.statement.inside
+            own = [
+                edit
+                for edit in edits
+                if any(lost.name in exits.names(each) or each.text in heads_of for each in edit if each is not None)
+            ]
+            return self.intention.severity(lost.pair, own, lost.words, frozenset(), True)
         along = _moved(edits) if lost.kind == "exit" else frozenset()
         own = [
             edit for edit in edits if any(_is_of(lost, each) or each.text in along for each in edit if each is not None)
@@ -276,6 +290,17 @@ class Effects:
                     row = Statement(ast.unparse(call), edit.new.node, ())
                     yield Lost(pair, row, "call", name, edit.new.node.lineno, f"if {ast.unparse(test)}")
 
+    def _on_fewer(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Lost]:
+        """Calls that were made on several things, and that the function leaves out for one of them."""
+        gone = {each.old.text for each in edits if each.old is not None}
+        touched = (name_of_call(each) for each in old if not gone.isdisjoint((each.text, *each.inside)))
+        names = frozenset(name for name in touched if name and self.is_effect(name))
+        for name, thing, statement, words in self.several.missed(pair, old, new, names):
+            call = called(statement.node)
+            if call is None or _is_of_dictionary(call) or self._is_made_later(call, pair):
+                continue
+            yield Lost(pair, statement, "fewer", name, line_of(old, new, statement), thing.text, words=words)
+
     def _removed(
         self, pair: Pair, old: list[Statement], new: list[Statement], plain: list[Edit], edits: list[Edit]
     ) -> Iterator[Lost]:
@@ -291,7 +316,7 @@ class Effects:
                 continue
             if not name and call is not None and self._is_needed(pair, call, new):
                 kind, name = "call", last_name(call.func)
-            if name:
+            if name and not (kind == "call" and self.several.is_still_made(pair, edit.old, name, new)):
                 yield Lost(pair, edit.old, kind, name, line_of(old, new, edit.old), "")
 
     def _is_made_later(self, call: ast.Call, pair: Pair) -> bool:
@@ -432,6 +457,22 @@ class Effects:
                     found.add(name)
                     queue.append(name)
         return frozenset(found)
+
+
+def _once(found: list[Lost]) -> list[Lost]:
+    """Each call that went once, as what it is worth most: that the other of two things has it tells more of some."""
+    best: dict[tuple[int, str], Lost] = {}
+    for each in found:
+        known = best.get(key := (id(each.pair), each.statement.text))
+        if _is_gone(each) and (known is None or known.severity == "note"):
+            best[key] = each
+    gone = {id(each) for each in best.values()}
+    return [each for each in found if not _is_gone(each) or id(each) in gone]
+
+
+def _is_gone(lost: Lost) -> bool:
+    """Whether a call is not made at all any more, at least on one thing."""
+    return lost.kind == "fewer" or lost.kind == "call" and not lost.condition
 
 
 def _moved(edits: list[Edit]) -> frozenset[str]:

@@ -210,11 +210,24 @@ def exclude(one: Statement, other: Statement) -> bool:
 
 
 def goes_with_its_case(statement: Statement, edits: list[Edit]) -> bool:
-    """Whether a statement went with the condition under which it stood, one that is not about ranks: a case that is
-    gone."""
+    """Whether a statement went with the condition under which it stood: a case that is gone. Not one about ranks, nor
+    one that only asks whether there is what the statement calls."""
     heads = (edit.old for edit in edits if edit.old is not None and edit.new is None)
     around = [each.node for each in heads if each.text in statement.inside[-1:]]
-    return any(isinstance(node, ast.If) and not is_about_ranks(node.test) for node in around)
+    tests = (node.test for node in around if isinstance(node, ast.If))
+    return any(not is_about_ranks(test) and not _asks_for_callee(test, statement.node) for test in tests)
+
+
+def _asks_for_callee(test: ast.expr, node: ast.stmt) -> bool:
+    """Whether all that a condition asks is whether there is the object whose method a statement calls, whether it has
+    the method, and of which class it is."""
+    call = called(node)
+    if call is None or not isinstance(call.func, ast.Attribute):
+        return False
+    owner = ast.unparse(call.func.value)
+    return all(
+        ast.unparse(each).startswith(f"isinstance({owner}, ") or _is_needed(each, node) for each in conjuncts(test)
+    )
 
 
 def knows(old: list[Statement], pair: Pair, test: ast.expr) -> bool:
