@@ -7,8 +7,12 @@ What it does
     a collective made the same on all ranks is still made so, or one holds texts in an order that all processes share
     (that of a set differs), whether what is drawn at random is the same on all ranks (a shared seed, a collective) or a
     rank's own, and along which axes ranks have files of their own. Reports where one of these is another now, or gone,
-    while the function stayed as it was else. Silent where the change does the same elsewhere, and in functions that
-    gain a collective.
+    while the function stayed as it was else. Reports also a condition, a value that is returned, and one by which an
+    optimizer or a learning rate goes on, that was made of what a collective gave all ranks, and is made of what each
+    gave the collective now; a name of a file, or a port, a seed, a cache, in which a rank stood and stands no more,
+    where all ranks write by it or hold it; and a file's name in which a rank stands now where it is written, or where
+    it is read, but not on the other side. Silent where the change does the same elsewhere, where some ranks alone come
+    to the place since, where people are only told something, and in functions that gain a collective.
 
 Why is this bad
     A norm that is summed over the wrong ranks, gradients that are divided twice, checkpoints of which several ranks
@@ -22,9 +26,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from rules.changes.effect_dropped import short
 from validator.drift.change import Change
+from validator.drift.decisions import Decisions
 from validator.drift.rank_facts import Differing, RankFacts, among
-from validator.finding import Finding
+from validator.drift.told_apart import ToldApart
+from validator.finding import Finding, Related
 from validator.rule import Rule
 
 RULE = Rule("MP913", "rank-fact-changed", "warning", stable_since="1.0")
@@ -34,6 +41,31 @@ def check_change(change: Change) -> Iterator[Finding]:
     facts = change.analysis(RankFacts)
     for row in facts.differing:
         yield _report(row)
+    known = {id(row.pair) for row in facts.differing}
+    for decided in change.analysis(Decisions).own:
+        if id(decided.pair) not in known:
+            unit = decided.pair.new
+            yield RULE.finding(
+                unit.path,
+                decided.at,
+                f"{decided.text}",
+                related=[
+                    Related(unit.path, decided.line, f"the change made it so; before it was `{short(decided.by)}`")
+                ],
+                context=f"{unit.qualname}:decision:{decided.by}",
+                severity=decided.severity,
+            )
+    told_apart = change.analysis(ToldApart)
+    for row in (*told_apart.shared, *told_apart.torn):
+        unit = row.pair.new
+        yield RULE.finding(
+            unit.path,
+            row.at,
+            row.text,
+            help=f"before: `{short(row.before)}`",
+            context=f"{unit.qualname}:apart:{short(row.before)}",
+            severity=row.severity,
+        )
     for pair, name, was, now in facts.files:
         line = pair.new.code.at[0]
         yield RULE.finding(
@@ -79,6 +111,232 @@ def main(model, data, meter):
 """
 
 INCORRECT = (
+    # a loop that ends, a step that is left out, a learning rate that falls: by what each rank has itself
+    """# before: train.py
+import math
+import sys
+
+import torch
+import torch.distributed as dist
+
+
+def reduce_dict(values):
+    with torch.no_grad():
+        names = sorted(values)
+        stacked = torch.stack([values[name] for name in names])
+        dist.all_reduce(stacked)
+        stacked /= dist.get_world_size()
+        return dict(zip(names, stacked))
+
+
+def train_one_epoch(model, batches, optimizer, meters):
+    for images, targets in batches:
+        losses = model(images, targets)
+        total = sum(losses.values())
+        reduced = reduce_dict(losses)
+        loss_value = sum(reduced.values()).item()
+        if not math.isfinite(loss_value):
+            print(f"the loss is {loss_value}")
+            sys.exit(1)
+        optimizer.zero_grad()
+        total.backward()
+        optimizer.step()
+        meters.add(loss_value)
+# file: train.py
+import math
+import sys
+
+import torch
+import torch.distributed as dist
+
+
+def reduce_dict(values):
+    with torch.no_grad():
+        names = sorted(values)
+        stacked = torch.stack([values[name] for name in names])
+        dist.all_reduce(stacked)
+        stacked /= dist.get_world_size()
+        return dict(zip(names, stacked))
+
+
+def train_one_epoch(model, batches, optimizer, meters):
+    for images, targets in batches:
+        losses = model(images, targets)
+        total = sum(losses.values())
+        reduced = reduce_dict(losses)
+        loss_value = total.detach().item()
+        if not math.isfinite(loss_value):  # error: MP913
+            print(f"the loss is {loss_value}")
+            sys.exit(1)
+        optimizer.zero_grad()
+        total.backward()
+        optimizer.step()
+        meters.add(loss_value)
+""",
+    """# before: optimizer.py
+import torch
+import torch.distributed as dist
+
+
+class Optimizer:
+    def has_overflow(self):
+        bad = torch.tensor(float(any(torch.isinf(p.grad).any() for p in self.params)))
+        dist.all_reduce(bad, op=dist.ReduceOp.MAX)
+        return bool(bad)
+
+    def step(self):
+        if self.has_overflow():
+            self.scale /= 2
+            return
+        for p in self.params:
+            dist.all_reduce(p.grad)
+        self.inner.step()
+# file: optimizer.py
+import torch
+import torch.distributed as dist
+
+
+class Optimizer:
+    def has_overflow(self):
+        bad = torch.tensor(float(any(torch.isinf(p.grad).any() for p in self.params)))
+        dist.all_reduce(bad, op=dist.ReduceOp.MAX)
+        return bool(bad)
+
+    def step(self):
+        if any(torch.isinf(p.grad).any() for p in self.params):  # error: MP913
+            self.scale /= 2
+            return
+        for p in self.params:
+            dist.all_reduce(p.grad)
+        self.inner.step()
+# before: schedule.py
+import torch
+import torch.distributed as dist
+
+
+def reduce_mean(value):
+    value = value.clone()
+    dist.all_reduce(value)
+    return value / dist.get_world_size()
+
+
+def fit(model, loader, optimizer):
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+    for epoch in range(10):
+        for batch in loader:
+            loss = model(batch).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        mean = reduce_mean(loss.detach())
+        scheduler.step(mean)
+        print(mean)
+# file: schedule.py
+import torch
+import torch.distributed as dist
+
+
+def reduce_mean(value):
+    value = value.clone()
+    dist.all_reduce(value)
+    return value / dist.get_world_size()
+
+
+def fit(model, loader, optimizer):
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+    for epoch in range(10):
+        for batch in loader:
+            loss = model(batch).mean()
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        mean = reduce_mean(loss.detach())
+        scheduler.step(loss.detach())  # error: MP913
+        print(mean)
+""",
+    # a file and a port that each rank had for itself; a file that one rank writes under a name of its own
+    """# before: state.py
+import pickle
+
+import torch.distributed as dist
+
+
+class State:
+    def __init__(self, folder, rank=None):
+        self.folder, self.rank = folder, rank
+
+    def save(self, state):
+        with open(f"{self.folder}/state_{self.rank}.pkl", "wb") as file:
+            pickle.dump(state, file)
+
+    def load(self):
+        with open(f"{self.folder}/state_{self.rank}.pkl", "rb") as file:
+            return pickle.load(file)
+# file: state.py
+import pickle
+
+import torch.distributed as dist
+
+
+class State:
+    def __init__(self, folder, rank=None):
+        self.folder, self.rank = folder, rank
+
+    def save(self, state):
+        with open(f"{self.folder}/state.pkl", "wb") as file:  # error: MP913
+            pickle.dump(state, file)
+
+    def load(self):
+        with open(f"{self.folder}/state.pkl", "rb") as file:
+            return pickle.load(file)
+# before: server.py
+import torch.distributed as dist
+
+
+def start(engine, first_port):
+    rank = dist.get_rank()
+    port = first_port + rank
+    engine.serve(port=port)
+    print(rank)
+# file: server.py
+import torch.distributed as dist
+
+
+def start(engine, first_port):
+    rank = dist.get_rank()
+    port = first_port  # error: MP913
+    engine.serve(port=port)
+    print(rank)
+""",
+    """# before: words.py
+import json
+
+import torch.distributed as dist
+
+
+def prepare(words, folder):
+    rank = dist.get_rank()
+    if rank == 0:
+        with open(f"{folder}/words.json", "w") as file:
+            json.dump(words, file)
+    dist.barrier()
+    with open(f"{folder}/words.json") as file:
+        return json.load(file)
+# file: words.py
+import json
+
+import torch.distributed as dist
+
+
+def prepare(words, folder):
+    rank = dist.get_rank()
+    if rank == 0:
+        with open(f"{folder}/words_{rank}.json", "w") as file:  # error: MP913
+            json.dump(words, file)
+    dist.barrier()
+    with open(f"{folder}/words.json") as file:
+        return json.load(file)
+""",
     """# before: sampler.py
 import torch
 import torch.distributed as dist
@@ -487,6 +745,230 @@ def agreed(path, names):
 )
 
 CORRECT = (
+    # the decision is agreed on in another way, or in a function of its own; it is about what is known to be alike
+    """# before: train.py
+import math
+
+import torch
+import torch.distributed as dist
+
+
+def train(model, loader, optimizer):
+    for batch in loader:
+        loss = model(batch)
+        flag = torch.isnan(loss).float()
+        dist.all_reduce(flag)
+        if flag.item() > 0:
+            break
+        loss.backward()
+        optimizer.step()
+
+
+def watched(model, loader):
+    for batch in loader:
+        loss = model(batch)
+        shown = loss.detach().clone()
+        dist.all_reduce(shown)
+        shown /= dist.get_world_size()
+        if not math.isfinite(shown):
+            raise FloatingPointError(shown)
+        loss.backward()
+# file: train.py
+import math
+
+import torch
+import torch.distributed as dist
+
+
+def mean_over_ranks(value):
+    value = value.detach().clone()
+    dist.all_reduce(value)
+    return value / dist.get_world_size()
+
+
+def train(model, loader, optimizer):
+    for batch in loader:
+        loss = model(batch)
+        flags = [None] * dist.get_world_size()
+        dist.all_gather_object(flags, bool(torch.isnan(loss)))
+        if any(flags):
+            break
+        loss.backward()
+        optimizer.step()
+
+
+def watched(model, loader):
+    for batch in loader:
+        loss = model(batch)
+        shown = mean_over_ranks(loss)
+        if not math.isfinite(shown):
+            raise FloatingPointError(shown)
+        loss.backward()
+""",
+    # who calls it reduces now; people are told what this rank has
+    """# before: accuracy.py
+import torch
+import torch.distributed as dist
+
+
+def accuracy(model, loader):
+    correct, total = torch.zeros(1), torch.zeros(1)
+    for x, y in loader:
+        correct += (model(x).argmax(-1) == y).sum()
+        total += len(y)
+    dist.all_reduce(correct)
+    dist.all_reduce(total)
+    return (correct / total).item()
+
+
+def validate(model, loader):
+    return accuracy(model, loader)
+# file: accuracy.py
+import torch
+import torch.distributed as dist
+
+
+def accuracy(model, loader):
+    correct, total = torch.zeros(1), torch.zeros(1)
+    for x, y in loader:
+        correct += (model(x).argmax(-1) == y).sum()
+        total += len(y)
+    return correct, total
+
+
+def validate(model, loader):
+    correct, total = accuracy(model, loader)
+    dist.all_reduce(correct)
+    dist.all_reduce(total)
+    return (correct / total).item()
+# before: told.py
+import torch.distributed as dist
+
+
+def reduce_mean(value):
+    value = value.clone()
+    dist.all_reduce(value)
+    return value / dist.get_world_size()
+
+
+def train(model, loader, logger):
+    for batch in loader:
+        loss = model(batch)
+        mean = reduce_mean(loss.detach())
+        logger.info("loss %f", mean)
+        if mean > 100:
+            print("the loss is large")
+        loss.backward()
+# file: told.py
+import torch.distributed as dist
+
+
+def reduce_mean(value):
+    value = value.clone()
+    dist.all_reduce(value)
+    return value / dist.get_world_size()
+
+
+def train(model, loader, logger):
+    for batch in loader:
+        loss = model(batch)
+        mean = reduce_mean(loss.detach())
+        logger.info("loss %f", mean)
+        if loss > 100:
+            print("the loss is large")
+        loss.backward()
+""",
+    # one rank alone writes now, the rank moved into the folder, and a number of the process tells files apart
+    """# before: saving.py
+import os
+
+import torch
+import torch.distributed as dist
+
+
+def save(state, folder):
+    rank = dist.get_rank()
+    torch.save(state, f"{folder}/state_{rank}.pt")
+
+
+def save_shard(shard, folder):
+    rank = dist.get_rank()
+    torch.save(shard, f"{folder}/shard_{rank}.pt")
+
+
+def save_safely(state, folder):
+    rank = dist.get_rank()
+    temporary = f"{folder}/tmp_{rank}.pt"
+    torch.save(state, temporary)
+    os.replace(temporary, f"{folder}/safe_{rank}.pt")
+# file: saving.py
+import os
+
+import torch
+import torch.distributed as dist
+
+
+def save(state, folder):
+    rank = dist.get_rank()
+    if rank == 0:
+        torch.save(state, f"{folder}/state.pt")
+
+
+def save_shard(shard, folder):
+    rank = dist.get_rank()
+    folder = os.path.join(folder, str(rank))
+    os.makedirs(folder, exist_ok=True)
+    torch.save(shard, f"{folder}/shard.pt")
+
+
+def save_safely(state, folder):
+    rank = dist.get_rank()
+    temporary = f"{folder}/tmp_{os.getpid()}.pt"
+    torch.save(state, temporary)
+    os.replace(temporary, f"{folder}/safe_{rank}.pt")
+""",
+    # the rank of a matrix; what all ranks write and read under names of their own
+    """# before: adapter.py
+import torch
+
+
+def save(adapter, folder, rank, alpha):
+    torch.save(adapter.state_dict(), f"{folder}/lora_r{rank}_a{alpha}.pt")
+# file: adapter.py
+import torch
+
+
+def save(adapter, folder, rank, alpha):
+    torch.save(adapter.state_dict(), f"{folder}/lora_a{alpha}.pt")
+# before: words.py
+import json
+
+import torch.distributed as dist
+
+
+def prepare(words, folder):
+    rank = dist.get_rank()
+    path = f"{folder}/words.json"
+    with open(path, "w") as file:
+        json.dump(words, file)
+    dist.barrier()
+    with open(path) as file:
+        return json.load(file), rank
+# file: words.py
+import json
+
+import torch.distributed as dist
+
+
+def prepare(words, folder):
+    rank = dist.get_rank()
+    path = f"{folder}/words_{rank}.json"
+    with open(path, "w") as file:
+        json.dump(words, file)
+    dist.barrier()
+    with open(path) as file:
+        return json.load(file), rank
+""",
     # the number that all ranks have is held at least at one, and rounded, now
     """# before: loss.py
 import torch.distributed as dist

@@ -8,6 +8,7 @@ did the same under another name, says the same in both revisions.
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cache, cached_property
 from typing import NamedTuple
@@ -19,7 +20,13 @@ from validator.drift.statements.differences import Edit, Statement, in_head
 from validator.drift.statements.drops import Drops
 from validator.drift.statements.intention import Intention
 from validator.drift.statements.named_effects import collective, table
-from validator.drift.statements.surroundings import called_names, condition, is_about_ranks, last_name
+from validator.drift.statements.surroundings import (
+    called_names,
+    condition,
+    is_about_ranks,
+    last_name,
+    names_called,
+)
 from validator.effects.files import Files
 from validator.finding import Severity
 from validator.flow.program.unit import Unit
@@ -99,11 +106,25 @@ class RankFacts:
                 edit = next((each for each in edits if _holds(each.old, fact.place)), None)
                 if edit is None or fact.kind == "result" and not all(_is_return(each) for each in edit):
                     continue
+                if fact.kind == "result" and (self._meet_elsewhere(pair) or self._is_let_go(edit)):
+                    continue
                 if other is None:
                     if fact.kind in _LOST and not _is_called_still(pair, fact):
                         yield Differing(pair, fact, None, _next_line(old, new, edit))
                 elif fact.said != other.said and other.said != _ALIKE and not _is_renamed(pair, fact, other):
                     yield Differing(pair, fact, other, other.place.at[0])
+
+    def _meet_elsewhere(self, pair: Pair) -> bool:
+        """Whether ranks meet less often in a function than before the change, and more often in another one."""
+        if not _met(pair.old) - _met(pair.new):
+            return False
+        others = (each for each in self.change.pairs if each is not pair)
+        return any(_met(each.new) - _met(each.old) for each in others)
+
+    def _is_let_go(self, edit: Edit) -> bool:
+        """Whether the change takes away a function that a statement called: ranks no longer meet in this way at all."""
+        names = names_called(edit.old.node) if edit.old is not None else set()
+        return any(name in self.change.before.methods and name not in self.change.after.methods for name in names)
 
     def _of_some(self, pair: Pair, new: list[Statement], edits: list[Edit]) -> Iterator[Differing]:
         """The calls that change what each rank has, and that a condition now leaves to some ranks. A warning where it
@@ -426,6 +447,11 @@ def _taken_from(place: Place) -> str:
 @cache
 def _of_libraries() -> frozenset[str]:
     return frozenset(name.rpartition(".")[2] for name in models().calls)
+
+
+def _met(unit: Unit) -> Counter[str]:
+    """How often a unit calls each collective."""
+    return Counter({name: count for name, count in called_names(unit).items() if name in collective()})
 
 
 def _is_called_still(pair: Pair, fact: Fact) -> bool:

@@ -122,9 +122,10 @@ class Ranks:
                     break
 
     def _told(self, side: Side, unit: Unit, statement: ast.stmt, expression: ast.expr) -> Told | None:
-        number = self._number(unit, statement, expression)
+        number = self.number(unit, statement, expression)
         if number < 0:
             return None
+        number = unit.root(number)
         # a parameter is what its name says: to ask all callers would be to run through the project
         value = instantiated(
             Place(side.flow, unit, number).val, lambda position: side.flow.parameters.assumed(unit, position)
@@ -144,15 +145,15 @@ class Ranks:
             numbers, counts, differs, not value.v - {UNIFORM} and (UNIFORM in value.v or constant or bool(counts))
         )
 
-    def _number(self, unit: Unit, statement: ast.stmt, expression: ast.expr) -> int:
+    def number(self, unit: Unit, statement: ast.stmt, expression: ast.expr) -> int:
         """The value that an expression is; of a variable what stands for it where it is used. -1: none."""
         known = self._values.get(unit)
         if known is None:
             known = self._values[unit] = {}
             for number, value in enumerate(unit.code.values):
                 earlier = known.setdefault(value.at, number)
-                if value.op == "slice" and unit.code.values[earlier].op == "const":
-                    known[value.at] = number  # a bound that is left out stands where the whole does
+                if _stands_for(value.op, unit.code.values[earlier].op):
+                    known[value.at] = number
         if not isinstance(expression, ast.Name) and (number := known.get(_at(expression), -1)) >= 0:
             return number
         for parent in ast.walk(statement):
@@ -162,7 +163,7 @@ class Ranks:
                     if isinstance(place, str):
                         names = value.data.names if value.op == "call" else ()
                         place = 1 + names.index(place) if place in names else len(value.args)
-                    return unit.root(value.args[place]) if place < len(value.args) else -1
+                    return value.args[place] if place < len(value.args) else -1
         return -1
 
 
@@ -176,6 +177,12 @@ def _around(statement: ast.stmt, expression: ast.expr) -> list[ast.expr]:
             inside.add(id(node))
             found += [node] if isinstance(node, ast.expr) else []
     return found
+
+
+def _stands_for(op: str, earlier: str) -> bool:
+    """Whether a value stands for an expression, and an earlier one at its place does not: the bound of a slice that is
+    left out, the first text of a formatted one, a variable that a loop goes round with."""
+    return op in ("slice", "join") and earlier == "const" or earlier == "phi" and op not in ("phi", "mut")
 
 
 def _at(node: ast.AST) -> tuple[int, ...]:

@@ -81,7 +81,7 @@ class SomeRanks:
                 continue
             common = _stored(before) & _stored(now)
             later = [each for each in new[_place(new, now) + 1 :] if head not in each.inside]
-            made = common.union(*(_made_of(later, name) for name in common))
+            made = common.union(*(made_of(later, name) for name in common))
             if any(self._shares(each, made) or _leaves(each) for each in later):
                 continue
             lines = ((name, _line_read_by_all(pair, later, name)) for name in sorted(common))
@@ -115,7 +115,7 @@ class SomeRanks:
             earlier = {row.name: row.statement for row in was if row.function == function}
             later = {row.name for row in now if row.function == function}
             given = [paths(part) for each in new for part in _given(each, function) if names_called(each.node)]
-            made = {name: _made_of(new, name) for name in earlier}
+            made = {name: made_of(new, name) for name in earlier}
             still = {name for name in earlier if name in later or any(made[name] & each for each in given)}
             for name in sorted(earlier.keys() - still) if still else ():
                 if id(earlier[name].node) in gone and (line := _handed_on(new, made[name])):
@@ -208,7 +208,7 @@ def _with(node: ast.stmt, name: str, other: str) -> str:
 
 def _decided_by(later: list[Statement], name: str) -> str:
     """In words how a variable, or what is made of it, decides what is done; empty where it does not."""
-    made = _made_of(later, name)
+    made = made_of(later, name)
     for each in later:
         node = each.node
         test = node.test if isinstance(node, ast.If | ast.While | ast.Assert) else None
@@ -306,7 +306,7 @@ def _given(statement: Statement, function: str) -> Iterator[ast.expr]:
             yield from node.args
 
 
-def _made_of(rows: list[Statement], name: str) -> frozenset[str]:
+def made_of(rows: list[Statement], name: str) -> frozenset[str]:
     """The variables that are made of one, or of what is made of it, and the objects whose methods are given such."""
     found = {name}
     before = 0

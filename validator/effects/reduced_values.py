@@ -42,7 +42,7 @@ class Reduced:
         calls = [Place(self.flow, self.unit, number) for number in sites if self.unit.code.values[number].op == "call"]
         for call in calls:
             for operation in sites[call.number].operations:
-                self._add(_contents(call, operation.row), (call,), False)
+                self._add(contents(call, operation.row), (call,), False)
         for call in calls:
             site = sites[call.number]
             for target in () if site.away else site.targets:
@@ -52,9 +52,9 @@ class Reduced:
                         self._add(call.value_at(given), collectives, single)
 
     def _add(self, given: Place | None, collectives: Iterable[Place], single: bool) -> None:
-        for key, one in _made_of(given, single) if given is not None else ():
-            self.keys[key] = self.keys.get(key, False) or one
-            self._calls.setdefault(key, {}).update(dict.fromkeys(collectives))
+        for place, one in made_of(given, single) if given is not None else ():
+            self.keys[place.key] = self.keys.get(place.key, False) or one
+            self._calls.setdefault(place.key, {}).update(dict.fromkeys(collectives))
 
     def parameters(self) -> Iterator[tuple[int, bool, list[Place]]]:
         """The parameters that are reduced: the position, whether each is one number, and by which collectives."""
@@ -114,7 +114,7 @@ def place_of(path: str, at: At) -> str:
     return f"{path}:{at[0]}:{at[1]}"
 
 
-def _contents(call: Place, row: Row) -> Place | None:
+def contents(call: Place, row: Row) -> Place | None:
     """What a rank gives to a reduction or a gather of all; None of a collective in which one rank tells the others."""
     given = row.reads or row.alike or row.equal
     if given is None or row.root is not None or not (row.equal is not None or row.result == "uniform"):
@@ -122,12 +122,12 @@ def _contents(call: Place, row: Row) -> Place | None:
     return call.argument(*given)
 
 
-def _made_of(place: Place, single: bool = False) -> Iterator[tuple[Key, bool]]:
+def made_of(place: Place, single: bool = False) -> Iterator[tuple[Place, bool]]:
     """The values from which alone a tensor is made, and whether each is known to be one number."""
     while True:
         place = place.root
         value = place.value
-        yield place.key, single
+        yield place, single
         if value.op == "mut" or value.op == "attr" and value.data == "data":
             place = place.operand(0)
         elif value.op in ("list", "tuple") and len(value.args) == 1:
