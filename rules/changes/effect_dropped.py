@@ -7,7 +7,9 @@ What it does
     collectives, barriers, waits, `zero_grad`, `set_epoch`, seeds, gather contexts, and functions of the project. Also a
     barrier, wait or collective that stood among calls which a new function makes now, without it; and a call that was
     made on several things (`zero_grad` of two optimizers, `set_epoch` of a loader and of its sampler), and is made on
-    all but one of them now, also where the others moved. Silent where the change makes the call elsewhere, where what
+    all but one of them now, also where the others moved. And an attribute of another object that was set to what the
+    function still computes, where the object is a library's, or of a class that reads the attribute; a note, but of
+    libraries that are about ranks. Silent where the change makes the call elsewhere, where what
     the function calls makes it on the same thing, or on a module that holds it, where the change takes away the
     object whose method it is, or only asks whether there is what the call needs. A note of a context of precision
     (`autocast`).
@@ -117,6 +119,37 @@ class Reward:
 """
 
 INCORRECT = (
+    # what an object goes by, set to a number that is still computed and only printed now
+    """# before: rl/accumulate.py
+from accelerate import Accelerator
+
+
+def fit(args, model, loader, optimizer):
+    accelerator = Accelerator()
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    steps = args.total_batch // (args.batch * accelerator.num_processes)
+    accelerator.gradient_accumulation_steps = steps
+    print("accumulating over", steps)
+    for batch in loader:
+        with accelerator.accumulate(model):
+            accelerator.backward(model(batch).loss)
+            optimizer.step()
+            optimizer.zero_grad()
+# file: rl/accumulate.py
+from accelerate import Accelerator
+
+
+def fit(args, model, loader, optimizer):
+    accelerator = Accelerator()
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    steps = args.total_batch // (args.batch * accelerator.num_processes)
+    print("accumulating over", steps)  # error: MP905
+    for batch in loader:
+        with accelerator.accumulate(model):
+            accelerator.backward(model(batch).loss)
+            optimizer.step()
+            optimizer.zero_grad()
+""",
     # one of two optimizers, while the line for the other one moved
     """# before: rl/ppo.py
 class PPO:
@@ -746,6 +779,68 @@ class Buckets:
 """,
 )
 CORRECT = (
+    # a setting that a constructor, or a method, is given now; one that nobody reads
+    """# before: rl/accumulate.py
+from accelerate import Accelerator
+
+from rl.engine import Engine
+
+
+def fit(model, loader, optimizer, steps):
+    accelerator = Accelerator()
+    accelerator.gradient_accumulation_steps = steps
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    print("accumulating over", steps)
+    for batch in loader:
+        with accelerator.accumulate(model):
+            accelerator.backward(model(batch).loss)
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def run(batches, every):
+    engine = Engine()
+    engine.every = every
+    for number, batch in enumerate(batches):
+        engine.last = number
+        engine.step(batch)
+        print(number, every)
+# file: rl/accumulate.py
+from accelerate import Accelerator
+
+from rl.engine import Engine
+
+
+def fit(model, loader, optimizer, steps):
+    accelerator = Accelerator(gradient_accumulation_steps=steps)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    print("accumulating over", steps)
+    for batch in loader:
+        with accelerator.accumulate(model):
+            accelerator.backward(model(batch).loss)
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def run(batches, every):
+    engine = Engine()
+    engine.set_rounds(every)
+    for number, batch in enumerate(batches):
+        engine.step(batch)
+        print(number, every)
+# file: rl/engine.py
+class Engine:
+    def __init__(self):
+        self.every, self.count = 1, 0
+
+    def set_rounds(self, every):
+        self.every = every
+
+    def step(self, batch):
+        self.count += 1
+        if self.count % self.every == 0:
+            print(batch)
+""",
     # a loader of the project hands the number on to its sampler; a loop, and a function, that do both
     """# before: rl/train.py
 from rl.loader import Loader

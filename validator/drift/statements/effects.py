@@ -16,7 +16,16 @@ from typing import NamedTuple
 
 from validator.drift.change import Change, Pair
 from validator.drift.statements import exits, narrowed
-from validator.drift.statements.differences import Edit, Statement, heads, in_head, matcher, node_of, statements
+from validator.drift.statements.differences import (
+    Edit,
+    Statement,
+    heads,
+    in_head,
+    matcher,
+    node_of,
+    paths,
+    statements,
+)
 from validator.drift.statements.drops import MUCH, Drops
 from validator.drift.statements.intention import Intention, words_of
 from validator.drift.statements.named_effects import (
@@ -56,6 +65,7 @@ from validator.drift.statements.surroundings import (
 from validator.drift.statements.weakened import is_parallel
 from validator.finding import Severity
 from validator.flow.program.unit import Unit
+from validator.flow.queries.base import Place, numbers_of
 from validator.flow.queries.outside_program import is_test
 
 _SEVERAL = 2  # functions that do the same: no chance
@@ -143,6 +153,7 @@ class Effects:
             and lost.name not in tables()["effects"]["precision"]
             or lost.name in self._waiting
             or any(map(is_parallel, heads(node)))
+            or self._is_of_rank_library(lost)
             or lost.kind == "call"
             and self._is_kept_elsewhere(lost)
         )
@@ -331,7 +342,8 @@ class Effects:
     def _effect(self, statement: Statement, pair: Pair) -> tuple[str, str]:
         node = statement.node
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Attribute):
-            return ("store", node.targets[0].attr) if self._is_reset(node) else ("", "")
+            kept = self._is_reset(node) or self._is_setting(node, pair)
+            return ("store", node.targets[0].attr) if kept else ("", "")
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Mult | ast.Div | ast.FloorDiv):
             # others see what an object holds; a variable beside another one that is still scaled alike
             kept = isinstance(node.target, ast.Attribute | ast.Subscript) or _has_sibling(node, pair)
@@ -367,6 +379,48 @@ class Effects:
             return False
         rows = [row for row in self.change.after.occurrences(target.attr) if not is_test(row.path)]
         return any(row.role == "asks" for row in rows) and any(row.role == "defines" for row in rows)
+
+    def _is_setting(self, node: ast.Assign, pair: Pair) -> bool:
+        """Whether a statement sets what another object goes by, to a value that was computed for this and is still used
+        otherwise: an object of a library, or of a class that reads the attribute itself."""
+        target, function = node.targets[0], node_of(pair.new)
+        if not isinstance(target, ast.Attribute) or function is None or ast.unparse(target.value) in ("self", "cls"):
+            return False
+        asked, spoken = {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}, paths(function)
+        if not asked or not asked <= spoken or ast.unparse(target) in spoken:
+            return False
+        return any(self._is_gone_by(owner, target.attr, spoken) for owner in self._owners(node, pair))
+
+    def _owners(self, node: ast.stmt, pair: Pair) -> Iterator[Place]:
+        """The objects in which a statement of the revision before stores something."""
+        for number in numbers_of(pair.old, ("store_attr",)):
+            if pair.old.code.values[number].at[0] == node.lineno:
+                yield Place(self.change.before.flow, pair.old, number).operand(0)
+
+    def _is_gone_by(self, owner: Place, name: str, spoken: frozenset[str]) -> bool:
+        """Whether an object that is still there is a library's, or a part of one, or of a class that reads what it
+        stores by a name."""
+        while True:
+            owner = owner.root
+            held = owner.closed.each
+            if held and all(o[0] == "ext" for o in held):
+                return True
+            if owner.called in spoken or owner.text in spoken:
+                classes = {each for o in held if o[0] == "inst" for each in o[1].mro}
+                units = (u for cls in classes for u in self.change.after.units(cls.module).values() if u.cls in classes)
+                if any(name in unit.named and name not in unit.stored for unit in units):
+                    return True
+                if held and all(o[0] == "made" for o in held):
+                    return True
+            if owner.value.op != "attr":
+                return False
+            owner = owner.operand(0)
+
+    def _is_of_rank_library(self, lost: Lost) -> bool:
+        """Whether a setting was one of an object of a library that is about ranks."""
+        libraries = tuple(tables()["libraries"]["of_ranks"])
+        owners = self._owners(lost.statement.node, lost.pair) if lost.kind == "store" else ()
+        return any(str(o[1]).startswith(libraries) for owner in owners for o in owner.closed.of("made"))
 
     def _is_needed(self, pair: Pair, call: ast.Call, new: list[Statement]) -> bool:
         """Whether a call that went is the second half of a pair of which the first is still there, or comes in the
