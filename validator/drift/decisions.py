@@ -61,7 +61,7 @@ class Decisions:
         turned = [row.pair for row in (*self.change.analysis(Orders).turned, *self.change.analysis(SomeRanks).unshared)]
         told = {id(pair) for pair in (*turned, *(each.pair for each in self._effects.lost if each.severity != "note"))}
         for pair, old, new, edits in self.change.analysis(Drops).small:
-            if 0 < len(edits) <= _FEW and id(pair) not in told and not is_test(pair.new.path):
+            if edits and _without_moved(edits) <= _FEW and id(pair) not in told and not is_test(pair.new.path):
                 known = self.change.before.methods
                 if any(name in known or self._may_meet(str(name)) for name in called_names(pair.old)):
                     rows = {row.by: row for row in reversed(list(self._of_pair(pair, old, new, edits)))}
@@ -74,7 +74,7 @@ class Decisions:
             shared = [call for place in was if place is not None for call in _sources(place) if self._gave_all(call)]
             for part in _asked(now.node) if shared else ():
                 place = self._place(self.change.after, pair.new, now, part)
-                if place is None or any(self._is_of_all(each) for each in _sources(place)):
+                if place is None or self._is_of_all(place):
                     continue
                 by = next((call for call in shared if _is_made_of_given(place, call)), None)
                 severity = self._severity(pair, now, by, edits) if by is not None else None
@@ -109,11 +109,12 @@ class Decisions:
         inner = (operation.row for operation, _ in call.reached()) if named else ()
         return any(row.equal is not None or row.result == "uniform" for row in inner)
 
-    def _is_of_all(self, source: Place) -> bool:
-        """Whether a value may be the same on all ranks: by what is known of it, or by the name of what gives it."""
-        if UNIFORM in source.val.v:
+    def _is_of_all(self, place: Place) -> bool:
+        """Whether a value may be the same on all ranks: by what is known of it, or by the calls that it is made of."""
+        if UNIFORM in place.val.v:
             return True
-        return source.value.op == "call" and (self._may_meet(source.method) or self._gave_all(source))
+        calls = [each for each in _sources(place, in_round=True) if each.value.op == "call"]
+        return any(self._may_meet(call.method) or self._gave_all(call) for call in calls)
 
     def _severity(self, pair: Pair, now: Statement, by: Place, edits: list[Edit]) -> Severity | None:
         """What it is worth: nothing where people are only told, or the change has the collective elsewhere."""
@@ -141,7 +142,7 @@ def _counterparts(
     old: list[Statement], new: list[Statement], edits: list[Edit]
 ) -> Iterator[tuple[Statement, Statement]]:
     """The statements that decide or hand on, before and after: those that are as they were, that were edited, and
-    conditions of which what stands under them is as it was."""
+    conditions that moved, or of which what stands under them is as it was."""
     gone = [each.old for each in edits if each.old is not None]
     came = [each.new for each in edits if each.new is not None]
     kept = (
@@ -153,8 +154,14 @@ def _counterparts(
     )
     alone = [each.old for each in edits if each.old and each.new is None and isinstance(each.old.node, ast.If)]
     for now in (each.new for each in edits if each.new and each.old is None and isinstance(each.new.node, ast.If)):
-        same = [each for each in alone if _under(each.node) == _under(now.node)]
+        same = [each for each in alone if each.text == now.text or _under(each.node) == _under(now.node)]
         yield from ((same[0], now) for _ in same[:1])
+
+
+def _without_moved(edits: list[Edit]) -> int:
+    """How many edits there are besides those by which a statement moved."""
+    gone, came = ({row.text for each in edits if (row := each[side]) is not None} for side in (0, 1))
+    return sum(any(row is not None and row.text not in gone & came for row in each) for each in edits)
 
 
 def _under(node: ast.stmt) -> list[str]:
@@ -184,8 +191,9 @@ def _parts(test: ast.expr) -> Iterator[ast.expr]:
         yield test
 
 
-def _sources(place: Place) -> Iterator[Place]:
-    """What a value is made of; calls that were given a variable count where they made it the same on all ranks."""
+def _sources(place: Place, in_round: bool = False) -> Iterator[Place]:
+    """What a value is made of; calls that were given a variable count where they made it the same on all ranks.
+    `in_round`: not what a loop goes through that gives the values of a round."""
     stack, seen = [place], {place.number}
     while stack:
         each = stack.pop()
@@ -193,6 +201,8 @@ def _sources(place: Place) -> Iterator[Place]:
         args = each.value.args
         if each.value.op == "mut" and UNIFORM not in each.val.v:
             args = args[:1]
+        if each.value.op == "next" and in_round:
+            args = ()
         fresh = [number for number in args if number >= 0 and number not in seen]
         seen.update(fresh)
         stack += map(each.value_at, fresh)
@@ -206,7 +216,7 @@ def _is_made_of_given(place: Place, call: Place) -> bool:
     texts = {each.text for each in sources if each.value.op in _COMPUTED}
     operands = [call.operand(index) for index in range(1, len(call.value.args))]
     given = [*operands, *(tensor for meeting in _meetings(call) if (tensor := contents(*meeting)) is not None)]
-    made = [part for each in given for part, _ in made_of(each)]
+    made = [part for each in given for part in _on_all_ways(each)]
     if any(part.text in texts for part in made if part.value.op in _COMPUTED and (part.val.v or part.val.n)):
         return True
     if any(part.text in named for part in made if part.value.op == "attr"):
@@ -217,6 +227,17 @@ def _is_made_of_given(place: Place, call: Place) -> bool:
     return bool(wanted) and any(
         wanted <= {each.text for each in _sources(part)} for part in sources if part.value.op == "call"
     )
+
+
+def _on_all_ways(tensor: Place) -> Iterator[Place]:
+    """The values from which alone a tensor is made, on whatever way."""
+    stack, seen = [tensor], {tensor.number}
+    while stack:
+        for part, _ in made_of(stack.pop()):
+            yield part
+            fresh = [number for number in part.value.args if number not in seen] if part.value.op == "phi" else []
+            seen.update(fresh)
+            stack += map(part.value_at, fresh)
 
 
 def _meetings(call: Place) -> Iterator[tuple[Place, Row]]:

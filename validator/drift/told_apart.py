@@ -214,20 +214,20 @@ def _is_apart(place: Place, part: ast.expr) -> bool:
 
 
 def _ranks_in(place: Place) -> dict[str, None]:
-    """The ranks of which a value is made, as the source calls them."""
+    """The ranks of which a value is made in its function, as the source calls them: to follow all of them would take
+    its time."""
     found: dict[str, None] = {}
-    for each in _made_of(place):
-        ranks = each.flow.models.ranks
-        if each.hint in ranks["names"] | ranks["attributes"] or any(o[0] == "ordinal" for o in each.val.each):
-            found[each.hint] = None
+    for each in place.parts:
+        ranks, name = each.flow.models.ranks, each.hint or each.unit.variables.get(each.number, "")
+        if name in ranks["names"] | ranks["attributes"] or each.value.op == "call" and "rank" in name.split("_"):
+            found[name] = None
     return found
 
 
 def _is_of_process(place: Place) -> bool:
-    """Whether a rank of which a value is made is that of a process: by what it is, or its name, or because the file
-    speaks of several processes. Matrices have ranks, too."""
-    ordinal = any(o[0] == "ordinal" for each in _made_of(place) for o in each.val.each)
-    return ordinal or set(_ranks_in(place)) != {"rank"} or _is_of_several(place.unit.module)
+    """Whether a rank of which a value is made is that of a process: by its name, or because the file speaks of several
+    processes. Matrices have ranks, too."""
+    return set(_ranks_in(place)) != {"rank"} or _is_of_several(place.unit.module)
 
 
 def _is_of_several(module: Module) -> bool:
