@@ -745,6 +745,46 @@ def agreed(path, names):
 )
 
 CORRECT = (
+    # what is gone through holds what all ranks agreed on
+    """# before: tokens.py
+import torch.distributed as dist
+
+
+def tokens_of_all(batch):
+    count = batch["mask"].sum()
+    dist.all_reduce(count)
+    return count
+
+
+def train(model, loader):
+    for batch in loader:
+        count = tokens_of_all(batch)
+        if count == 0:
+            continue
+        model(batch).backward()
+        dist.barrier()
+# file: tokens.py
+import torch.distributed as dist
+
+
+def tokens_of_all(batch):
+    count = batch["mask"].sum()
+    dist.all_reduce(count)
+    return count
+
+
+def counted(loader):
+    for batch in loader:
+        yield batch, tokens_of_all(batch)
+
+
+def train(model, loader):
+    for batch, count in counted(loader):
+        if count == 0:
+            continue
+        model(batch).backward()
+        dist.barrier()
+""",
     # the decision is agreed on in another way, or in a function of its own; it is about what is known to be alike
     """# before: train.py
 import math

@@ -113,15 +113,15 @@ class Decisions:
         """Whether a value may be the same on all ranks: by what is known of it, or by the calls that it is made of."""
         if UNIFORM in place.val.v:
             return True
-        calls = [each for each in _sources(place, in_round=True) if each.value.op == "call"]
-        return any(self._may_meet(call.method) or self._gave_all(call) for call in calls)
+        calls = (each for each in _sources(place, in_round=True) if each.value.op == "call")
+        return any(self._may_meet(call.method) for call in calls) or any(map(self._gave_all, _sources(place)))
 
     def _severity(self, pair: Pair, now: Statement, by: Place, edits: list[Edit]) -> Severity | None:
         """What it is worth: nothing where people are only told, or the change has the collective elsewhere."""
         node = now.node
         if isinstance(node, ast.If | ast.While) and all(map(_only_tells, (*node.body, *node.orelse))):
             return None
-        if isinstance(node, ast.Expr) and (is_told(node) or name_of_call(now) not in table()["training"]):
+        if isinstance(node, ast.Expr) and (is_told(node) or name_of_call(now) not in table()["deciding"]):
             return None
         intention: Intention = self.change.analysis(Intention)
         return intention.severity(pair, edits, frozenset({by.method}), frozenset(), True)
