@@ -779,6 +779,50 @@ class Buckets:
 """,
 )
 CORRECT = (
+    # the same is sent by a method of a group; two barriers of which each way passes one
+    """# before: rl/weights.py
+import time
+
+import torch.distributed as dist
+
+
+def publish(params, extra, comm, group, log):
+    for param in params:
+        dist.broadcast(extra, 0, group=group)
+        dist.broadcast(param, 0, group=group)
+        log.info("sent")
+    return params
+
+
+def meet(strategy, log):
+    if strategy.ring is None:
+        dist.barrier()
+    else:
+        dist.barrier(group=strategy.ring)
+    log.info("met")
+    return strategy
+# file: rl/weights.py
+import time
+
+import torch.distributed as dist
+
+
+def publish(params, extra, comm, group, log):
+    for param in params:
+        dist.broadcast(extra, 0, group=group)
+        comm.broadcast(param, src=0)
+        log.info("sent")
+    return params
+
+
+def meet(strategy, log):
+    if strategy.ring is None:
+        dist.barrier()
+    else:
+        time.sleep(3)
+    log.info("met")
+    return strategy
+""",
     # a setting that a constructor, or a method, is given now; one that nobody reads
     """# before: rl/accumulate.py
 from accelerate import Accelerator

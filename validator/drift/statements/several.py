@@ -16,7 +16,7 @@ from validator.drift.change import Change, Pair, Side
 from validator.drift.statements.differences import Statement, own_paths, paths, statements
 from validator.drift.statements.intention import words_in
 from validator.drift.statements.named_effects import tables
-from validator.drift.statements.surroundings import called, name_of_call
+from validator.drift.statements.surroundings import called, exclude, name_of_call
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, numbers_of
 from validator.flow.queries.escapes import argument_of
@@ -24,14 +24,14 @@ from validator.flow.queries.escapes import argument_of
 
 class Thing(NamedTuple):
     """That on which a call is made, as a function knows it: `path` from a variable (`("self", ".critic_opt")`), `of`
-    the function of a library that is given it, or that is given nothing."""
+    the function of a library that is given it, or that is given nothing; of what a method is given `*`."""
 
     path: tuple[str, ...]
     of: str = ""
 
     def is_same(self, other: Thing) -> bool:
-        """Whether two are the same, or a variable has the name of an attribute."""
-        if self == other:
+        """Whether two are the same, a method is given the one, or a variable has the name of an attribute."""
+        if self == other or self.path and "*" in (self.of, other.of) and self.path == other.path:
             return True
         bare = self.of == other.of and 1 in (len(self.path), len(other.path)) and self.path and other.path
         return bool(bare) and self.path[-1].lstrip(".") == other.path[-1].lstrip(".")
@@ -41,7 +41,9 @@ class Thing(NamedTuple):
         if not self.path:
             return self
         owner = given.get(self.path[0], self if len(self.path) == 1 else None)
-        return None if owner is None else Thing((*owner.path, *self.path[1:]), self.of)
+        if owner is None:
+            return Thing((), "*") if self.of == "*" else None  # what a method is given besides says nothing
+        return Thing((*owner.path, *self.path[1:]), self.of)
 
     @property
     def text(self) -> str:
@@ -88,6 +90,8 @@ class Several:
             left = [thing for thing in before if _is_among(thing, after)]
             words = frozenset[str]().union(*(thing.words for thing in left))
             for thing in before if left else ():
+                if all(exclude(before[thing], before[other]) for other in left):
+                    continue  # on each way one of them was made
                 if _is_among(thing, after) or _is_in_whole(name, thing, after, new):
                     continue
                 if self._is_at_hand(thing, pair.new):
@@ -118,7 +122,8 @@ class Several:
         for number in numbers_of(pair.old, ("call",)):
             call = Place(self.change.before.flow, pair.old, number)
             if (statement := alone.get(call.value.at[:2])) is not None:
-                found |= {(call.method, thing): statement for thing in _of_call(call) if thing is not None}
+                things = (thing for thing in _of_call(call) if thing is not None and thing.of != "*")
+                found |= {(call.method, thing): statement for thing in things}
         return found
 
     def _all(self, side: Side, unit: Unit, name: str) -> _Things:
@@ -142,7 +147,7 @@ class Several:
                 for target in site.targets if site is not None else ():
                     inner = _bound(call, target.unit, given, caller is unit)
                     things = _made(Place(side.flow, target.unit, 0), name)
-                    found |= {each.in_terms(inner) if each is not None else None for each in things}
+                    found |= {each and each.in_terms(inner) for each in things}
                     stack.append((target.unit, inner))
         return frozenset(found)
 
@@ -177,16 +182,18 @@ def _made(at: Place, name: str) -> _Things:
 
 
 def _of_call(call: Place) -> Iterator[Thing | None]:
-    """The things on which a call is made: its receiver; of a function of a library its first argument, or nothing."""
+    """The things on which a call is made: its receiver, and what that is given; of a function of a library its first
+    argument, or nothing."""
     receiver = call.receiver
+    given = list(_things(call.operand(1))) if call.value.data.names[:1] == (None,) else []
     if receiver is not None and not _is_module(receiver):
         yield from _things(receiver)
+        yield from (thing._replace(of="*") for thing in given if thing is not None)
         return
     function = min((str(o[1]) for o in call.operand(0).val.of("ext")), default=call.method)
-    if len(call.value.args) == 1:
+    yield from (thing and thing._replace(of=function) for thing in given)
+    if not given:
         yield Thing((), function)
-    else:
-        yield from (thing and thing._replace(of=function) for thing in _things(call.operand(1)))
 
 
 def _is_module(place: Place) -> bool:
