@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.options.training_arguments import Said, TrainingArguments
+from validator.analysis.options.training_arguments import Said, TrainingArguments, is_plain
 from validator.finding import Finding
 from validator.project import Project
 from validator.rule import Rule
@@ -34,7 +34,7 @@ _SAVE_STEPS = 500  # unless it is given
 
 def check_project(project: Project) -> Iterator[Finding]:
     for said in project.analysis(TrainingArguments).all:
-        if said.get("load_best_model_at_end", default=False) is not True or said.dashes and not _is_plain(project):
+        if said.get("load_best_model_at_end", default=False) is not True or said.dashes and not is_plain(project):
             continue
         if wrong := _wrong(said):
             names, why, advice = wrong
@@ -45,16 +45,6 @@ def check_project(project: Project) -> Iterator[Finding]:
                 help=advice,
                 context=f"{said.name}:{names[0]}",
             )
-
-
-def _is_plain(project: Project) -> bool:
-    """Whether nothing in the project changes options before the library looks at them: no class whose fields they are,
-    no other defaults, no files of arguments."""
-    if any(project.calls("set_defaults")):
-        return False
-    if any(b"args_file" in module.source.data for module in project.modules.values()):
-        return False
-    return not any("__post_init__" in cls.methods and cls.external_bases for cls in project.classes())
 
 
 def _wrong(said: Said) -> tuple[tuple[str, ...], str, str] | None:

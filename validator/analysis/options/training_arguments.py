@@ -18,6 +18,7 @@ from validator.models.signatures import Signature, signature
 from validator.project import Project
 
 _FIELDS = ("load_best_model_at_end", "metric_for_best_model", "greater_is_better")
+_ASKED = (*_FIELDS, "deepspeed")  # what rules ask of calls
 _TEXTS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
 _FILE = "--config"
 
@@ -59,16 +60,26 @@ class TrainingArguments:
         return (*self._calls(), *self._launches())
 
     def _calls(self) -> Iterator[Said]:
-        for module in self.queries.flow.mentions.spelling(*_FIELDS):
+        for module in self.queries.flow.mentions.spelling(*_ASKED):
             for unit in self.queries.flow.whole_units(module) if not is_test(module.path) else ():
                 for call in self.queries.calls_in(unit):
-                    if any(name in _FIELDS for name in call.value.data.names) and _is_of_library(call):
+                    if any(name in _ASKED for name in call.value.data.names) and _is_of_library(call):
                         yield _of_call(call)
 
     def _launches(self) -> Iterator[Said]:
         for launch, line in self.project.analysis(CommandLines).all:
             if launch.parser is not None and any(map(_has_fields, launch.parser.taken)):
                 yield _of_launch(launch, launch.parser, line)
+
+
+def is_plain(project: Project) -> bool:
+    """Whether nothing in the project changes options before the library looks at them: no class whose fields they are,
+    no other defaults, no files of arguments."""
+    if any(project.calls("set_defaults")):
+        return False
+    if any(b"args_file" in module.source.data for module in project.modules.values()):
+        return False
+    return not any("__post_init__" in cls.methods and cls.external_bases for cls in project.classes())
 
 
 def _has_fields(taken: Signature) -> bool:
