@@ -1,10 +1,11 @@
-"""A launcher starts other numbers of nodes and processes than the job asks Slurm for.
+"""A launcher starts other numbers of nodes and processes than the job has.
 
 What it does
     Compares `#SBATCH` lines with the launchers of the script: `--nnodes` with `--nodes`, `--nproc_per_node` with the
     GPUs of a node (`--gpus-per-node`, `--gres=gpu:…`, `--gpus-per-task`), and reports launchers that `srun` starts
     several times on a node (`--ntasks-per-node`) and that each start all processes of it. Steps with `srun --nodes`
-    or `--ntasks` of their own are judged by these.
+    or `--ntasks` of their own are judged by these. Also a warning where torchrun or Accelerate start more processes
+    than the script names devices in `CUDA_VISIBLE_DEVICES`.
 
 Why is this bad
     Ranks wait for nodes that never come until the rendezvous times out, or two ranks get one GPU, which NCCL refuses;
@@ -29,7 +30,9 @@ from validator.finding import Finding, Related
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP706", "allocation-mismatch", "error", "0.1.0", tokens=("#SBATCH",), languages=("shell",))
+RULE = Rule(
+    "MP706", "allocation-mismatch", "error", "0.1.0", tokens=("#SBATCH", "CUDA_VISIBLE_DEVICES"), languages=("shell",)
+)
 
 
 class _Asked(NamedTuple):
@@ -47,6 +50,29 @@ def check_project(project: Project) -> Iterator[Finding]:
             yield from _about_nodes(launch, nodes)
             yield from _about_processes(launch, nodes)
             yield from _about_tasks(launch, nodes)
+        yield from _about_devices(launch)
+
+
+def _about_devices(launch: Launch) -> Iterator[Finding]:
+    """Processes of one node for which no device is left that they see."""
+    field = launch.launcher_option("num_processes") if launch.engine == "accelerate" else launch.processes
+    started = field.integer() if field is not None else None
+    seen = launch.visible_devices()
+    chosen = launch.launcher_option("gpu_ids", "cpu", "use_cpu") is not None
+    if launch.engine not in ("torchrun", "accelerate") or field is None or started is None or seen is None or chosen:
+        return
+    if started > seen and launch.node_count() == 1 and launch.devices is not None:
+        home = launch.devices.home
+        yield RULE.finding(
+            field.place.path,
+            span(field),
+            f"`{launch.engine}` starts {started} processes, and `CUDA_VISIBLE_DEVICES` lets them see {seen} devices:"
+            " the others have none",
+            help=f"start {seen}, or name {started} devices",
+            related=[*origin(field), Related(home.path, home.line, f"`{launch.devices.text}` is set here")],
+            context=f"{launch.name}:devices",
+            severity="warning",
+        )
 
 
 def _about_nodes(launch: Launch, asked: _Asked | None) -> Iterator[Finding]:
@@ -166,9 +192,26 @@ srun torchrun \\
 srun bash -c "torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 train.py"  # error: MP706
 torchrun --nproc_per_node 4 train.py  # error: MP706
 """,
+    """# file: train.sh
+export CUDA_VISIBLE_DEVICES=0,1
+accelerate launch --num_machines=1 --num_processes=4 \\  # error: MP706
+    train.py
+CUDA_VISIBLE_DEVICES=2,3,4 torchrun --nproc_per_node 4 train.py  # error: MP706
+""",
 )
 
 CORRECT = (
+    """# file: train.sh
+export CUDA_VISIBLE_DEVICES=0,1
+accelerate launch --num_machines=1 --num_processes=2 train.py
+CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node 4 train.py
+CUDA_VISIBLE_DEVICES=$DEVICES torchrun --nproc_per_node 4 train.py
+CUDA_VISIBLE_DEVICES= torchrun --nproc_per_node 4 train.py
+accelerate launch --num_processes=4 --gpu_ids all train.py
+torchrun --nnodes 2 --nproc_per_node 4 train.py
+export CUDA_VISIBLE_DEVICES=$(seq -s, 0 7)
+torchrun --nproc_per_node 4 train.py
+""",
     """# file: train.slurm
 #!/bin/bash
 #SBATCH --ntasks=4

@@ -77,6 +77,7 @@ class Launch:
     broken: bool = False
     under_ray: bool = False
     steps_given: bool = False  # whether srun starts it
+    devices: Field | None = None  # the devices that the script lets it see (`CUDA_VISIBLE_DEVICES`)
     tells_local_rank: bool = False  # whether the launcher, in some release, passes `--local_rank` by itself
     module: Module | None = None
     parser: Parser | None = None
@@ -122,6 +123,12 @@ class Launch:
     def directive(self, *names: str) -> tuple[str, At] | None:
         """The value of an `#SBATCH` line."""
         return next(((value, at) for option, value, at in self.directives if option in names and value), None)
+
+    def visible_devices(self) -> int | None:
+        """How many devices the script lets its processes see; None where it does not say, or hides all."""
+        given = self.devices
+        devices = given.text.split(",") if given is not None and given.known else []
+        return len(devices) if devices and all(each.strip().isdigit() for each in devices) else None
 
     def gpus_per_node(self) -> tuple[int, At] | None:
         """GPUs of a node by the header: `--gpus-per-node=8`, `--gres=gpu:h100:8`."""
@@ -365,7 +372,7 @@ def _made(
 ) -> Launch:  # fmt: skip
     return Launch(
         run.path, run.at, engine, options, program, is_module, tuple(arguments), steps, run.directives, run.folder,
-        run.certain, run.broken, under_ray or _runs(run, "ray"), _runs(run, "srun"),
+        run.certain, run.broken, under_ray or _runs(run, "ray"), _runs(run, "srun"), run.devices,
     )  # fmt: skip
 
 

@@ -46,7 +46,7 @@ _ENDS = ("exit", "return", "break", "continue", "exec")
 
 class Run(NamedTuple):
     """A command that a script runs. `certain`: it stands under no condition. `outer`: the words of the command
-    that it is handed to (`srun … bash -c "…"`)."""
+    that it is handed to (`srun … bash -c "…"`). `devices`: what the script says of `CUDA_VISIBLE_DEVICES`."""
 
     path: str
     fields: tuple[Field, ...]
@@ -56,6 +56,7 @@ class Run(NamedTuple):
     certain: bool
     broken: bool
     outer: tuple[Field, ...] = ()
+    devices: Field | None = None
 
 
 class Scripts:
@@ -173,6 +174,8 @@ class _Walk:
             if row.append and isinstance(old, tuple):
                 bits = (*old, *bits)
             env.variables[row.name] = bits
+        elif not row.keyword and not row.append:  # `NAME=`
+            env.variables[row.name] = ()
 
     # -- commands ------------------------------------------------------------------------------------------
 
@@ -213,7 +216,11 @@ class _Walk:
     def emit(self, row: Command, fields: list[Field], env: Environment) -> None:
         key = (env.path, row.at, tuple(field.text for field in fields))
         certain = self.unsure == 0
-        run = Run(env.path, tuple(fields), row.at, self.directives, env.folder, certain, row.broken, self.outer)
+        devices = env.variables.get("CUDA_VISIBLE_DEVICES")
+        run = Run(
+            env.path, tuple(fields), row.at, self.directives, env.folder, certain, row.broken, self.outer,
+            Field(devices) if isinstance(devices, tuple) else None,
+        )  # fmt: skip
         self.found.setdefault(key, run)
 
     def _builtin(self, name: str, fields: list[Field], row: Command, env: Environment, home: Place) -> bool:
