@@ -4,7 +4,9 @@ What it does
     Compares each function before and after a change. Reports a variable that was a copy and is now what it was made of,
     where the function writes into it in place; a tensor that was padded, or else made anew out of itself, before a
     collective was handed it, and goes there as it is; a number that was rounded to a whole multiple of a number of
-    ranks, and is so no longer; and parts taken in equal steps of a length that was cut to a whole multiple of them.
+    ranks, and is so no longer; parts taken in equal steps of a length that was cut to a whole multiple of them; and a
+    variable that went through a call with others (`model, loader = accelerator.prepare(model, loader)`), which still
+    do.
 
 Why is this bad
     The original is overwritten, ranks bring tensors of different sizes to a collective, or the last rank gets a shorter
@@ -129,6 +131,21 @@ def part_of(files, shard, shards):
 def part_of(files, shard, shards):
     return files[shard::shards]  # error: MP911
 """,
+    """# before: rl/run.py
+def run(accelerator, model, optimizer, loader, scheduler):
+    model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)
+    for batch in loader:
+        accelerator.backward(model(**batch).loss)
+        optimizer.step()
+        scheduler.step()
+# file: rl/run.py
+def run(accelerator, model, optimizer, loader, scheduler):
+    model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)
+    for batch in loader:  # error: MP911
+        accelerator.backward(model(**batch).loss)
+        optimizer.step()
+        scheduler.step()
+""",
 )
 
 CORRECT = (
@@ -204,5 +221,21 @@ def gathered(rows, world):
     parts = [torch.empty_like(rows) for _ in range(world)]
     dist.all_gather(parts, rows)
     return parts
+""",
+    # prepared where it is used
+    """# before: rl/run.py
+def run(accelerator, model, optimizer, loader, scheduler):
+    model, optimizer, loader, scheduler = accelerator.prepare(model, optimizer, loader, scheduler)
+    for batch in loader:
+        accelerator.backward(model(**batch).loss)
+        optimizer.step()
+        scheduler.step()
+# file: rl/run.py
+def run(accelerator, model, optimizer, loader, scheduler):
+    model, optimizer, scheduler = accelerator.prepare(model, optimizer, scheduler)
+    for batch in accelerator.prepare(loader):
+        accelerator.backward(model(**batch).loss)
+        optimizer.step()
+        scheduler.step()
 """,
 )

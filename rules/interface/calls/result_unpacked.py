@@ -95,7 +95,7 @@ def _lengths(source: Place) -> list[int]:
 
 
 def _length(o: Obj) -> int | None:
-    if o[0] == "inst":
+    if o[0] in ("inst", "self"):  # a class below a named tuple has no more parts
         return length_of(o[1])
     return len(o[1]) if o[0] == "tuple" else None
 
@@ -406,6 +406,20 @@ def report(strategy, boxes):
         giou, iou = 0.0, 0.0
     return accuracy, loss, giou, iou
 """,
+    """
+from typing import List, NamedTuple
+
+class Call(NamedTuple):
+    name: str
+    arguments: str
+    number: str = ""
+
+def written(calls: List["Call"]):
+    text = ""
+    for name, arguments in calls:  # error: MP130
+        text += f"{name}({arguments})"
+    return text
+""",
 )
 
 CORRECT = (
@@ -694,5 +708,19 @@ def main():
     parser = with_more(parser)
     training, rest = parser.parse_args_into_dataclasses()
     return training, rest
+""",
+    """
+from typing import List, NamedTuple
+
+class Call(NamedTuple):
+    name: str
+    arguments: str
+    number: str = ""
+
+def written(calls: List["Call"]):
+    text = ""
+    for name, arguments, _ in calls:
+        text += f"{name}({arguments})"
+    return text
 """,
 )

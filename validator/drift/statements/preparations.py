@@ -50,6 +50,7 @@ class Preparations:
                 if edit.old is not None and edit.new is not None:
                     found += _uncopied(pair, edit, new)
                     found += _unrounded(pair, edit)
+                    found += _left_out(pair, edit, new)
                 elif edit.new is None:
                     found += _unaligned(pair, edit, old, new)
                     found += _of_other_lengths(pair, edit, edits)
@@ -126,6 +127,49 @@ def _stored(node: ast.stmt) -> set[str]:
     return {
         n.id for each in targets for n in ast.walk(each) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
     }
+
+
+def _left_out(pair: Pair, edit: Edit, new: list[Statement]) -> Iterator[Unprepared]:
+    """A variable that went through a call together with others (`model, loader = prepare(model, loader)`), which still
+    do, and is used as it is now."""
+    assert edit.old is not None
+    assert edit.new is not None
+    before, now = (_through(each.node) for each in (edit.old, edit.new))
+    if before is None or now is None or not now < before:
+        return
+    assert isinstance(edit.old.node, ast.Assign)
+    assert isinstance(edit.old.node.value, ast.Call)
+    call = ast.unparse(edit.old.node.value.func)
+    following = new[next((index for index, each in enumerate(new) if each.node is edit.new.node), len(new)) + 1 :]
+    for name in sorted(before - now):
+        used = next((each for each in following if name in _read(each.node)), None)
+        if used is not None and name not in _given(following, call) | _stored_in(following):
+            text = f"`{name}` comes here as it is, where `{call}` gave it back before the change"
+            yield Unprepared(pair, used.node, edit.old.text, text)
+
+
+def _stored_in(rows: list[Statement]) -> set[str]:
+    return {name for each in rows for name in _stored(each.node)}
+
+
+def _given(rows: list[Statement], call: str) -> set[str]:
+    """The variables that calls of a name are given."""
+    calls = (n for each in rows for n in in_head(each.node) if isinstance(n, ast.Call) and ast.unparse(n.func) == call)
+    return {name for each in calls for given in each.args for name in _names(given)}
+
+
+def _through(node: ast.stmt) -> frozenset[str] | None:
+    """The variables that go into a call and come out of it again, all of them in order; None of other statements."""
+    if not isinstance(node, ast.Assign) or len(node.targets) != 1 or not isinstance(node.value, ast.Call):
+        return None
+    target, call = node.targets[0], node.value
+    names = [ast.unparse(each) for each in (target.elts if isinstance(target, ast.Tuple) else [target])]
+    given = [ast.unparse(each) for each in call.args]
+    return frozenset(names) if names == given and not call.keywords else None
+
+
+def _read(node: ast.stmt) -> set[str]:
+    return {n.id for n in in_head(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
 
 
 def _unrounded(pair: Pair, edit: Edit) -> Iterator[Unprepared]:
