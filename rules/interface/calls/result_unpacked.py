@@ -419,6 +419,8 @@ def written(calls: List["Call"]):
     for name, arguments in calls:  # error: MP130
         text += f"{name}({arguments})"
     return text
+
+print(written([Call("add", "1, 2")]))
 """,
 )
 
@@ -722,5 +724,7 @@ def written(calls: List["Call"]):
     for name, arguments, _ in calls:
         text += f"{name}({arguments})"
     return text
+
+print(written([Call("add", "1, 2")]))
 """,
 )
