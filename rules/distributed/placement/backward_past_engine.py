@@ -3,8 +3,9 @@
 What it does
     Reports `loss.backward()` where the loss comes through a model that `Accelerator.prepare` gave back, or through the
     engine of `deepspeed.initialize`, also in helper functions and behind attributes. Silent where the function also
-    hands a loss to somebody's `backward(loss)`, where the loss is scaled by `engine.scale(loss)`, and where the
-    `Accelerator` is made with `mixed_precision="no"` or `"bf16"` and accumulates nothing.
+    hands this loss to somebody's `backward(loss)`, or another one on another way, where the loss is scaled by
+    `engine.scale(loss)`, and where the `Accelerator` is made with `mixed_precision="no"` or `"bf16"` and accumulates
+    nothing.
 
 Why is this bad
     `Accelerator.backward` divides the loss by the number of accumulated batches, scales it for fp16, and hands it to
@@ -43,7 +44,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     trained = project.analysis(Trained)
     for call, loss in losses(queries):
-        if is_aside(call.unit.path) or _hands_over(queries, call.unit) or _is_for_inputs(queries, call.unit):
+        if is_aside(call.unit.path) or _hands_over(queries, call, loss) or _is_for_inputs(queries, call.unit):
             continue
         through = trained.through(loss)
         engine = next((model for each in through if (model := _engine(each)) is not None), None)
@@ -106,10 +107,17 @@ def _is_for_inputs(queries: Queries, unit: Unit) -> bool:
     return reads and not any(call.method == "step" for call in queries.calls_in(unit))
 
 
-def _hands_over(queries: Queries, unit: Unit) -> bool:
-    """Whether a function hands a loss to somebody's `backward(loss)`."""
-    calls = (call for call in queries.calls_in(unit) if call.method in ("backward", "manual_backward"))
-    return any(name in (None, "loss", "*") for call in calls for name in call.value.data.names)
+def _hands_over(queries: Queries, call: Place, loss: Place) -> bool:
+    """Whether a function hands the loss to somebody's `backward(loss)`, or another one on another way."""
+    ways = dict(call.unit.control.settled(call.value.block))
+    for other in queries.calls_in(call.unit):
+        named = other.method in ("backward", "manual_backward")
+        given = other.argument("loss", 0) if named else None
+        if given is not None or named and "*" in other.value.data.names:
+            settled = other.unit.control.settled(other.value.block)
+            if given is None or given.root == loss.root or any(ways.get(each, way) != way for each, way in settled):
+                return True
+    return False
 
 
 _ACCELERATED = """
@@ -165,6 +173,18 @@ def main(model, loader, optimizer):
         optimizer.step()
 """,
     _ENGINE.format(backward="loss.backward()  # error: MP574"),
+    """
+from accelerate import Accelerator
+
+def fit(accelerator: Accelerator, model, loader, optimizer, steps, late):
+    model, optimizer = accelerator.prepare(model, optimizer)
+    for batch in loader:
+        first, second = model(batch), model(batch.flip(0))
+        if not late:
+            accelerator.backward(first)
+        second.backward()  # error: MP574
+        optimizer.step()
+""",
 ]
 
 CORRECT = [
