@@ -337,6 +337,19 @@ def test_the_formats_of_continuous_integration(repository: Path, capsys: pytest.
     assert "rl/trainer.py" in run(capsys, *since, "junit")[1]
 
 
+def test_notes_that_were_there_before_a_change_are_not_shown(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = "import torch\n\n\ndef load(path):\n    return torch.load(path)\n"
+    write(repository, rl__load=old)
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "a note")
+    write(repository, rl__load=old + "\n\ndef again(path):\n    return torch.load(path, None)\n")
+    assert found(capsys, "--changed-since", "HEAD") == []
+    assert found(capsys, "--changed-since", "HEAD", "--notes") == [("rl/load.py", 9, "MP802")]
+    assert len(found(capsys, "--changed-since", "HEAD", "--notes", "--old-findings")) == 2
+
+
 def test_what_was_wrong_before_a_change_fails_no_commit(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a rule about the project and of one about comments, in a file that the change touches."""
     old = """\

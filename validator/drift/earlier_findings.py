@@ -23,13 +23,14 @@ def marked(
     before: Callable[[frozenset[str]], Iterable[Finding]],
     lines: Lines,
     lines_before: Lines,
+    notes: bool,
 ) -> list[Finding]:
     """The findings, those marked that were there before.
 
     `before` gives what the rules of some codes say of the older revision; it is asked only where there is something to
-    ask. Notes fail no run, so that nobody needs to know since when they are there.
+    ask. Of `notes` nobody needs to know since when they are there where none is shown.
     """
-    asked = [each for each in findings if _may_be_old(each, is_changed)]
+    asked = [each for each in findings if (notes or each.severity != "note") and _may_be_old(each, is_changed)]
     if not asked:
         return findings
     old = Counter(_identity(each, lines_before) for each in before(frozenset(each.code for each in asked)))
@@ -47,7 +48,7 @@ def is_marked(finding: Finding) -> bool:
 
 
 def _may_be_old(finding: Finding, is_changed: Callable[[str], bool]) -> bool:
-    return finding.severity != "note" and is_changed(finding.path) and not speaks_of_change(finding)
+    return is_changed(finding.path) and not speaks_of_change(finding)
 
 
 def _with_mark(finding: Finding) -> Finding:

@@ -573,7 +573,8 @@ def _with_age(findings: list[Finding], compared: _Compared) -> list[Finding]:
         return compared.change.before.project.files[path].lines if compared.change is not None else []
 
     now = {source.path: source for source in compared.sources}
-    return marked(findings, compared.changed.__contains__, before, lambda path: now[path].lines, lines_before)
+    notes = compared.run.config.notes
+    return marked(findings, compared.changed.__contains__, before, lambda path: now[path].lines, lines_before, notes)
 
 
 def _ruled_by_two(project: Project, rules: list[LoadedRule]) -> list[tuple[list[Finding], list[str]]]:

@@ -116,7 +116,8 @@ def run_key(
     before: Older | None = None,
 ) -> bytes:
     """A digest of everything that the findings of a run depend on and the name of the cache does not say."""
-    parts = [repr((settings._replace(output_format="", baseline="", notes=False, jobs=0, given=()), whole)).encode()]
+    notes = settings.notes and before is not None  # of those that are shown it is asked which are old
+    parts = [repr((settings._replace(output_format="", baseline="", notes=notes, jobs=0, given=()), whole)).encode()]
     for table in (*settings.contracts, *settings.collectives):
         try:
             parts.append(cache.digest(config.read_regular(table)))
