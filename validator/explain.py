@@ -7,7 +7,7 @@ import textwrap
 from typing import NamedTuple
 
 from validator.errors import UsageError
-from validator.registry import is_prefix, load_rules, meant
+from validator.registry import ALL, is_prefix, load_rules, meant
 from validator.rule import LoadedRule
 
 _MARK = re.compile(r"[ \t]*# error: [A-Z]+[0-9]+(?:,? +[A-Z]+[0-9]+)*$", re.MULTILINE)
@@ -51,7 +51,9 @@ def find(rules: list[LoadedRule], wanted: str) -> LoadedRule:
 
 
 def _beginning_with(rules: list[LoadedRule], wanted: str) -> list[LoadedRule]:
-    """The rules whose codes begin with what is wanted; none where it is a whole code, or nothing begins so."""
+    """The rules whose codes begin with what is wanted, or `ALL`; none where it is a whole code or begins none."""
+    if wanted.upper() == ALL:
+        return rules
     if not is_prefix(wanted) or any(each.rule.code == wanted.upper() for each in rules):
         return []
     return [each for each in rules if each.rule.code.startswith(wanted.upper())]
@@ -101,7 +103,7 @@ def explained(rules: list[LoadedRule], wanted: str) -> str:
     fix = {"safe": "a safe fix", "unsafe": "an unsafe fix", None: "no fix"}[rule.fix]
     parts = [
         f"{rule.code} {rule.name}\n{rule.severity} · {each.family} · {fix} · since {rule.stable_since}",
-        textwrap.fill(doc.summary, 100),
+        textwrap.fill(doc.summary or "Its module says nothing about it: it has no docstring.", 100),
     ]
     parts += [f"{title}\n{textwrap.indent(text, '    ')}" for title, text in doc.sections]
     for title, examples in (("Reported", each.incorrect), ("Silent", each.correct)):

@@ -255,6 +255,7 @@ def test_rules_are_listed_and_explained(capsys: pytest.CaptureFixture[str], user
     group = run(capsys, "--explain", "mp01")[1].splitlines()
     assert [line.split()[0] for line in group[:3]] == ["MP010", "MP011", "MP012"]
     assert group[-1] == "--explain MP010 explains one of them"
+    assert {"MP010", "MP501", "MP915"} <= {line[:5] for line in run(capsys, "--explain", "all")[1].splitlines()}
 
 
 def test_configuration_is_used_and_shown(capsys: pytest.CaptureFixture[str], here: Path) -> None:
