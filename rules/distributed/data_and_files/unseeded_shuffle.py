@@ -4,9 +4,9 @@ What it does
     Reports what orders or picks (`random.shuffle`, `torch.randperm`, `random.sample`, `random_split`,
     `train_test_split`) and differs between ranks, where a part of it is then taken by rank: every n-th element
     (`[rank::world_size]`, `[dp_rank::dp_size]`), a stretch (`[rank * n : …]`), one of equal pieces
-    (`np.array_split(order, world_size)[rank]`), the share of a DistributedSampler, or of a loader that Accelerate
-    prepares. Data is followed back through variables, attributes, functions and what the constructor of a dataset
-    keeps.
+    (`np.array_split(order, world_size)[rank]`), the share of a DistributedSampler, of a loader that Accelerate
+    prepares, or of data that the Trainer of transformers or Lightning deals out. Data is followed back through
+    variables, attributes, functions and what the constructor of a dataset keeps.
 
     An error rests on a seed that surely tells the rank, also as the `seed` of a DistributedSampler. A warning rests on
     a seed that each process draws for itself (`randrange(2**32)`, the clock), or on nothing in the project that seeds
@@ -49,7 +49,7 @@ from validator.flow.queries.ranks.random_draws import (
     orders,
     rows_of,
 )
-from validator.flow.queries.ranks.rank_shares import prepared, shares
+from validator.flow.queries.ranks.rank_shares import dealt_by_lightning, dealt_by_trainer, prepared, shares
 from validator.flow.queries.training.loaders import makes_loader
 from validator.flow.queries.training.samplers import DEALING
 from validator.project import Project
@@ -72,7 +72,7 @@ _INVERTING = frozenset({"argsort", "scatter", "scatter_", "index_copy", "index_c
 def check_project(project: Project) -> Iterator[Finding]:
     seen = set()
     queries = project.analysis(Queries)
-    for draw, apart, user in (*_slices(queries), *_samplers(queries), *_prepared(queries)):
+    for draw, apart, user in (*_slices(queries), *_samplers(queries), *_prepared(queries), *_dealt(queries)):
         if (draw.unit, draw.number) not in seen:
             seen.add((draw.unit, draw.number))
             yield _report(draw, apart, user)
@@ -133,6 +133,12 @@ def _prepared(queries: Queries) -> Iterator[_Found]:
         for loader in calls_behind(share.whole, makes_loader) or () if share.whole is not None else ():
             dataset = loader.argument("dataset", 0)
             yield from _shared_out(queries, dataset, WHOLE, share.user) if dataset is not None else ()
+
+
+def _dealt(queries: Queries) -> Iterator[_Found]:
+    """Data that each rank has drawn for itself, and that a Trainer of a library deals out among all."""
+    for share in (*dealt_by_trainer(queries), *dealt_by_lightning(queries)):
+        yield from _shared_out(queries, share.whole, WHOLE, share.user) if share.whole is not None else ()
 
 
 def _shared_out(queries: Queries, dataset: Place, axes: Axes, user: Place) -> Iterator[_Found]:
@@ -551,6 +557,18 @@ def loader(dataset, args):
 """,
     # one class alone has the method that makes the sampler: nobody knows what the text gives
     _SAMPLER.format(seed="self.epoch + self.place", mark="  # error: MP532"),
+    """
+import os
+from datasets import load_dataset
+from transformers import Trainer, TrainingArguments
+
+def main(model):
+    args = TrainingArguments("out")
+    rank = int(os.environ["RANK"])
+    data = load_dataset("json", data_files="rows.json", split="train")
+    data = data.shuffle(seed=args.seed + rank)  # error: MP532
+    Trainer(model=model, args=args, train_dataset=data).train()
+""",
 ]
 
 
@@ -731,4 +749,16 @@ def loader(dataset, args):
     return DataLoader(dataset, sampler=sampler)
 """,
     _SAMPLER.format(seed="self.epoch", mark=""),
+    """
+import os
+from datasets import load_dataset
+from transformers import Trainer, TrainingArguments
+
+def main(model):
+    args = TrainingArguments("out")
+    rank = int(os.environ["RANK"])
+    data = load_dataset("json", data_files="rows.json", split="train")
+    data = data.shuffle(seed=args.seed)
+    Trainer(model=model, args=args, train_dataset=data).train()
+""",
 ]
