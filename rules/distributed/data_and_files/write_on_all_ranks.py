@@ -227,6 +227,8 @@ def _writes(accesses: list[Access], queries: Queries) -> Iterator[tuple[Place, t
         receiver = place.receiver
         if receiver is None or _leaves_one(place) or not place.value.data.names or _is_own(place) or place.operations:
             continue  # what ranks do together is not what each does by itself
+        if place.method == "push_to_hub" and place.unit.is_receiver(receiver.root.number):
+            continue  # what a class has of a Trainer asks for the rank itself
         name = receiver.hint
         if place.method == "save_pretrained" and not _REPLICATED.search(name) and not _is_unwrapped(receiver):
             continue
@@ -817,5 +819,14 @@ def main(model, args):
     trainer = PolicyTrainer(model, args)
     trainer.train()
     trainer.push_to_hub()
+""",
+    """
+import torch.distributed as dist
+from transformers import Trainer
+
+class Own(Trainer):
+    def save_model(self, folder):
+        dist.barrier()
+        self.push_to_hub(commit_message="Model save")
 """,
 ]
