@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from validator.drift.change import Change, Pair, Side
 from validator.drift.names.occurrences import Occurrence, option_name
+from validator.drift.statements.differences import alike_syntax
 from validator.drift.statements.drops import Drops, differences
 from validator.facts.config_files import Setting, settings_of
 from validator.flow.program.unit import Unit
@@ -61,9 +62,9 @@ class GivenOtherwise:
     def _stored(self, pair: Pair, old: tuple[ast.AST, ast.stmt], new: tuple[ast.AST, ast.stmt]) -> Given | None:
         """An attribute or a key that is stored with the value that another one was stored with, in the same object."""
         one, other = _named(*old), _named(*new)
-        if one is None or other is None or one.name == other.name or not _same(one.value, other.value):
+        if one is None or other is None or one.name == other.name or not alike_syntax(one.value, other.value):
             return None
-        if not _same(one.owner, other.owner):
+        if not alike_syntax(one.owner, other.owner):
             return None
         at = pair.new.module.source_text.at(new[0])
         rows = self.change.after.of_file(pair.new.module.source).get(other.name, ())
@@ -120,12 +121,12 @@ def _is_same(old: Setting, new: Setting) -> bool:
 
 def _of_keyword(unit: Unit, old: ast.Call, new: ast.Call) -> Iterator[Given]:
     """The one keyword of a call that passes what another one passed."""
-    if not _same(old.func, new.func) or list(map(ast.dump, old.args)) != list(map(ast.dump, new.args)):
+    if not alike_syntax(old.func, new.func) or list(map(ast.dump, old.args)) != list(map(ast.dump, new.args)):
         return
-    gone = [each for each in old.keywords if not any(_same(each, other) for other in new.keywords)]
-    came = [each for each in new.keywords if not any(_same(each, other) for other in old.keywords)]
+    gone = [each for each in old.keywords if not any(alike_syntax(each, other) for other in new.keywords)]
+    came = [each for each in new.keywords if not any(alike_syntax(each, other) for other in old.keywords)]
     names = [each.arg for each in (*gone, *came) if each.arg]
-    if len(gone) != 1 or len(names) != 2 or names[0] == names[1] or not _same(gone[0].value, came[0].value):
+    if len(gone) != 1 or len(names) != 2 or names[0] == names[1] or not alike_syntax(gone[0].value, came[0].value):
         return
     text = unit.module.source_text
     at, values = text.at(new), unit.code.values
@@ -157,7 +158,3 @@ def _named(node: ast.AST, statement: ast.stmt) -> _Named | None:
         if isinstance(each, ast.Call) and len(each.args) == 3 and each.args[1] is node:  # `setattr(config, "x", 1)`
             return _Named(node.value, each.args[2], each.args[0])
     return None
-
-
-def _same(one: ast.AST, other: ast.AST) -> bool:
-    return ast.dump(one) == ast.dump(other)

@@ -34,6 +34,11 @@ class Edit(NamedTuple):
     new: Statement | None
 
 
+def alike_syntax(one: ast.AST, other: ast.AST) -> bool:
+    """Whether two pieces of syntax are alike, wherever they stand."""
+    return ast.dump(one) == ast.dump(other)
+
+
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 Node = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module
 

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.drift.change import Change, Pair
-from validator.drift.statements.differences import Edit, Statement, edits, heads, similarity, statements
+from validator.drift.statements.differences import Edit, Statement, alike_syntax, edits, heads, similarity, statements
 from validator.flow.queries.outside_program import is_test
 
 _SAME = 0.6
@@ -114,7 +114,7 @@ def _unwrapped(
 ) -> Drop:
     """A small edit; where a variable gave way to what it was made of, the call around that is what went."""
     call = made.get(old.id) if kind == "name" and isinstance(old, ast.Name) else None
-    if call is not None and (inner := _inside(call)) is not None and _same(inner, new):
+    if call is not None and (inner := _inside(call)) is not None and alike_syntax(inner, new):
         return Drop("call", pair, edit, call, new, call)
     return Drop(kind, pair, edit, old, new, part)
 
@@ -177,7 +177,7 @@ def _is_small(one: ast.AST, other: ast.AST) -> bool:
     if isinstance(one, ast.Call) and isinstance(other, ast.Call):
         if _is_around(one, other) or _is_around(other, one):
             return True
-        if _same(one.func, other.func) and _turned_round(one, other) is not None:
+        if alike_syntax(one.func, other.func) and _turned_round(one, other) is not None:
             return True
         return len(one.args) != len(other.args) or [k.arg for k in one.keywords] != [k.arg for k in other.keywords]
     if isinstance(one, ast.Tuple | ast.List | ast.Set) and isinstance(other, ast.Tuple | ast.List | ast.Set):
@@ -201,15 +201,15 @@ def _dropped(old: ast.expr, new: ast.expr) -> tuple[str, ast.AST] | None:
             return found
     if isinstance(old, ast.BoolOp):
         if isinstance(new, ast.BoolOp) and type(new.op) is type(old.op) and len(new.values) == len(old.values):
-            changed = [(v, w) for v, w in zip(old.values, new.values, strict=True) if not _same(v, w)]
+            changed = [(v, w) for v, w in zip(old.values, new.values, strict=True) if not alike_syntax(v, w)]
             if len(changed) == 1 and not (set(_loaded(changed[0][0])) & set(_loaded(changed[0][1]))):
                 return "operand", changed[0][0]
-        rest = [v for v in old.values if not _same(v, new)]
+        rest = [v for v in old.values if not alike_syntax(v, new)]
         if isinstance(new, ast.BoolOp) and type(new.op) is type(old.op):
             rest = _missing(old.values, new.values)
         if len(rest) == 1 and len(old.values) - 1 == (len(new.values) if isinstance(new, ast.BoolOp) else 1):
             return "operand", rest[0]
-    if isinstance(old, ast.Call) and isinstance(new, ast.Call) and _same(old.func, new.func):
+    if isinstance(old, ast.Call) and isinstance(new, ast.Call) and alike_syntax(old.func, new.func):
         turned = _turned_round(old, new)
         return ("order", turned) if turned is not None else _of_arguments(old, new)
     if isinstance(old, ast.Tuple | ast.List | ast.Set) and type(new) is type(old):
@@ -218,19 +218,19 @@ def _dropped(old: ast.expr, new: ast.expr) -> tuple[str, ast.AST] | None:
         rest = _missing(old.elts, new.elts)
         if len(rest) == 1 and len(new.elts) == len(old.elts) - 1:
             return "element", rest[0]
-    if isinstance(old, ast.UnaryOp) and _same(old.operand, new):
+    if isinstance(old, ast.UnaryOp) and alike_syntax(old.operand, new):
         return "sign", old
-    if isinstance(old, ast.Await) and _same(old.value, new):
+    if isinstance(old, ast.Await) and alike_syntax(old.value, new):
         return "await", old.value
     if isinstance(old, ast.Compare) and isinstance(new, ast.Compare):
-        same = _same(old.left, new.left) and len(old.comparators) == len(new.comparators)
-        if same and all(_same(a, b) for a, b in zip(old.comparators, new.comparators, strict=True)):
+        same = alike_syntax(old.left, new.left) and len(old.comparators) == len(new.comparators)
+        if same and all(alike_syntax(a, b) for a, b in zip(old.comparators, new.comparators, strict=True)):
             return "comparison", old
-    if isinstance(old, ast.IfExp) and (_same(old.body, new) or _same(old.orelse, new)):
+    if isinstance(old, ast.IfExp) and (alike_syntax(old.body, new) or alike_syntax(old.orelse, new)):
         return "guard", old.test
     if isinstance(old, ast.Call) and _is_around(old, new):
         return "call", old
-    if isinstance(old, ast.Subscript) and _same(old.slice, new):
+    if isinstance(old, ast.Subscript) and alike_syntax(old.slice, new):
         return "index", old
     if isinstance(old, ast.Name | ast.Attribute) and isinstance(new, ast.Name | ast.Attribute):
         return "name", old
@@ -255,14 +255,14 @@ def _of_chain(old: ast.BinOp, new: ast.expr) -> tuple[str, ast.AST] | None:
     kind = "factor" if isinstance(old.op, ast.Mult | ast.Div | ast.FloorDiv | ast.Mod) else "term"
     if not isinstance(old.op, ast.Mult | ast.Div | ast.FloorDiv | ast.Mod | ast.Add | ast.Sub):
         return None
-    if _same(old.left, new):
+    if alike_syntax(old.left, new):
         return kind, old.right
-    if _same(old.right, new):
+    if alike_syntax(old.right, new):
         return kind, old.left
     if isinstance(new, ast.BinOp) and type(new.op) is type(old.op):
-        if _same(old.right, new.right) and isinstance(old.left, ast.BinOp):
+        if alike_syntax(old.right, new.right) and isinstance(old.left, ast.BinOp):
             return _of_chain(old.left, new.left)
-        if _same(old.left, new.left) and isinstance(old.right, ast.BinOp):
+        if alike_syntax(old.left, new.left) and isinstance(old.right, ast.BinOp):
             return _of_chain(old.right, new.right)
     return None
 
@@ -270,7 +270,7 @@ def _of_chain(old: ast.BinOp, new: ast.expr) -> tuple[str, ast.AST] | None:
 def _of_arguments(old: ast.Call, new: ast.Call) -> tuple[str, ast.AST] | None:
     if len(old.args) + len(old.keywords) <= len(new.args) + len(new.keywords):
         return None  # what was passed by position is passed by name now, or the other way round
-    keywords = [k for k in old.keywords if not any(_same(k, other) for other in new.keywords)]
+    keywords = [k for k in old.keywords if not any(alike_syntax(k, other) for other in new.keywords)]
     arguments = _missing(old.args, new.args)
     if len(keywords) == 1 and not arguments and len(new.keywords) == len(old.keywords) - 1:
         return "keyword", keywords[0]
@@ -290,8 +290,8 @@ def _exchanged(old: list[ast.expr], new: list[ast.expr]) -> ast.expr | None:
     """The first of two expressions of a row that changed places; None where more, or something else, changed."""
     if len(old) != len(new):
         return None
-    other = [(a, b) for a, b in zip(old, new, strict=True) if not _same(a, b)]
-    if len(other) != 2 or not (_same(other[0][0], other[1][1]) and _same(other[0][1], other[1][0])):
+    other = [(a, b) for a, b in zip(old, new, strict=True) if not alike_syntax(a, b)]
+    if len(other) != 2 or not (alike_syntax(other[0][0], other[1][1]) and alike_syntax(other[0][1], other[1][0])):
         return None
     return other[0][0]
 
@@ -312,8 +312,4 @@ def _missing(old: list[ast.expr], new: list[ast.expr]) -> list[ast.expr]:
 def _is_around(call: ast.Call, value: ast.expr) -> bool:
     """Whether a call is nothing but a value with a call of one of its methods behind it, or a function around it."""
     inner = call.func.value if isinstance(call.func, ast.Attribute) else call.args[0] if len(call.args) == 1 else None
-    return inner is not None and _same(inner, value)
-
-
-def _same(one: ast.AST, other: ast.AST) -> bool:
-    return ast.dump(one) == ast.dump(other)
+    return inner is not None and alike_syntax(inner, value)

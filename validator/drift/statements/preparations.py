@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from typing import NamedTuple
 
 from validator.drift.change import Change, Pair
-from validator.drift.statements.differences import Edit, Statement, in_head, paths
+from validator.drift.statements.differences import Edit, Statement, alike_syntax, in_head, paths
 from validator.drift.statements.drops import Drops, differences
 from validator.drift.statements.named_effects import collective
 from validator.drift.statements.surroundings import factors, last_name
@@ -208,7 +208,7 @@ def _of_other_lengths(pair: Pair, gone: Edit, edits: list[Edit]) -> Iterator[Unp
 
 
 def _steps_by(node: ast.AST, step: ast.expr) -> bool:
-    return isinstance(node, ast.Slice) and node.step is not None and _same(node.step, step)
+    return isinstance(node, ast.Slice) and node.step is not None and alike_syntax(node.step, step)
 
 
 def _multiple_of(node: ast.expr) -> ast.expr | None:
@@ -223,12 +223,12 @@ def _multiple_of(node: ast.expr) -> ast.expr | None:
     for whole, factor in ((node.left, node.right), (node.right, node.left)):
         if isinstance(whole, ast.Call) and last_name(whole.func) in _ROUNDING and whole.args:
             quotients = [n for n in ast.walk(whole.args[0]) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Div)]
-            if last_name(whole.func) == "cdiv" and len(whole.args) == 2 and _same(whole.args[1], factor):
+            if last_name(whole.func) == "cdiv" and len(whole.args) == 2 and alike_syntax(whole.args[1], factor):
                 return factor
         else:
             core = _without_rest(whole)
             quotients = [core] if isinstance(core, ast.BinOp) and isinstance(core.op, ast.FloorDiv) else []
-        if any(_same(part, factor) for each in quotients for part in factors(each.right)):
+        if any(alike_syntax(part, factor) for each in quotients for part in factors(each.right)):
             return factor
     return None
 
@@ -246,10 +246,6 @@ def _without_rest(node: ast.expr) -> ast.expr:
 
 def _is_whole(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, int)
-
-
-def _same(one: ast.AST, other: ast.AST) -> bool:
-    return ast.dump(one) == ast.dump(other)
 
 
 def _unaligned(pair: Pair, edit: Edit, old: list[Statement], new: list[Statement]) -> Iterator[Unprepared]:
