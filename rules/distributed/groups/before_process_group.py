@@ -45,11 +45,12 @@ _ASKING = frozenset({"is_initialized", "is_available", "is_torchelastic_launched
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    yield from _never_made(project)
     groups = _Groups(project.analysis(Queries))
+    told: set[Place] = set()
     for unit in sorted(groups.making, key=lambda each: (each.path, each.qualname)):
         for making in () if is_test(unit.path) else groups.made_in(unit):
             for early in groups.before(making):
+                told.add(early)
                 yield RULE.finding(
                     early.unit.path,
                     early.at,
@@ -69,10 +70,11 @@ def check_project(project: Project) -> Iterator[Finding]:
                     context=f"{early.unit.qualname}:{early.operand(0).text}",
                     severity="warning",
                 )
+    yield from _never_made(project, told)
 
 
-def _never_made(project: Project) -> Iterator[Finding]:
-    told: set[Place] = set()
+def _never_made(project: Project, told: set[Place]) -> Iterator[Finding]:
+    """Needs of a group where no way through a program makes one, but for those told already."""
     for call, program, sure in project.analysis(GrouplessPrograms).found():
         if call not in told:
             told.add(call)

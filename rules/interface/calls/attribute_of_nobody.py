@@ -133,8 +133,10 @@ def _of_known(place: Place, classes: list[ClassDef], *, sure: bool) -> Use | Non
 def _of_unknown(project: Project, place: Place) -> Use | None:
     """An object that is known by what else it is asked for."""
     made = place.operand(0).root
+    while made.value.op == "attr":
+        made = made.operand(0).root
     if made.value.op == "call" and any(o[0] == "ext" for o in made.operand(0).val.each):
-        return None  # a library gives it
+        return None  # a library gives it, or what it is part of
     known = project.analysis(Company).of(place)
     if known is None or not project.analysis(Members).is_known_below(known.cls, called=place.is_called):
         return None
