@@ -185,8 +185,9 @@ class Project:
         if not rest and top in sys.stdlib_module_names:  # found first, but from a program in the folder of such a file
             plain = self.finder.is_module_file
             tops = [path for path in tops if not plain(path) or self._has_program(os.path.dirname(path))]
+        script = self._beside_script(importer, [top, *rest])
         if not any(self.finder.is_above(path, file) for path in tops):
-            beside = self._beside_script(importer, [top, *rest]) or self.finder.beside([top, *rest], file)
+            beside = script or self.finder.beside([top, *rest], file)
             modules += [module] if beside is not None and (module := self.module_at(beside)) is not None else []
         for path in tops:
             within = self.finder.is_below_package(os.path.dirname(path))
@@ -197,6 +198,8 @@ class Project:
             else:
                 known = within or self.finder.file(path) is not None or self.finder.on_disk(path)
                 others.append(Unknown(name) if known else Missing(name, None))
+        if modules and script is not None and (module := self.module_at(script)) is not None and module not in modules:
+            modules.append(module)  # that one, where the program is started by its path
         if not modules:
             # also a folder beside a program, which may be started there, where a package further up bears its name
             space = self.finder.in_namespace([top, *rest]) or self.finder.beside([top, *rest], file)

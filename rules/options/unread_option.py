@@ -32,6 +32,7 @@ from validator.finding import Finding, Related
 from validator.flow import Flow
 from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_test
+from validator.flow.values import TOP
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -192,7 +193,7 @@ def _loose_names(project: Project, namespaces: Namespaces) -> dict[str, Related]
             else:
                 root = unit.root(owner.number)
                 asked = root in loose or _last(unit, root) in holders or unit.variables.get(owner.number) in holders
-            if asked and not namespaces.held(owner):
+            if asked and (TOP in owner.closed.objs or not namespaces.held(owner)):
                 loose.add(place.number)
                 found.setdefault(name, Related(unit.path, place.at[0], f"`{name}` is read here"))
     return found

@@ -15,6 +15,9 @@ DECLARED = [
     ("setup.py", 'install_requires=["numpy", "torch>=2.0.0", "torch>=2.6; extra"]', (2, 0, 0)),
     ("pyproject.toml", 'dependencies = [\n  "torch==2.11.0",\n  "open-clip-torch>=1.2",\n]', (2, 11, 0)),
     ("pyproject.toml", '[tool.poetry.dependencies]\ntorch = "^2.4"\n', (2, 4)),
+    ("README.md", "Install:\n\n    pip install torch==1.13.1 transformers==4.8.1\n", (1, 13, 1)),
+    ("README.md", "Written for torch, with `torch>=2.1` in mind.\n", (2, 1)),
+    ("README.md", "A torch = a light. We use torch 2.4.\n", None),
 ]
 
 

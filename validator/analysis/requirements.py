@@ -12,9 +12,11 @@ from validator.project import Project
 _FILES = re.compile(
     r"pyproject\.toml|setup\.py|setup\.cfg|[\w.-]*requirements[\w.-]*\.(?:txt|in)|environment[\w.-]*\.ya?ml"
 )
+_PROSE = re.compile(r"(?:readme|install\w*)[\w.-]*\.(?:md|rst|txt)", re.IGNORECASE)  # asked where no such file is
 _FOLDERS = ("", "requirements")
 _MARKERS = (".git", ".hg")  # a checkout ends here
 _LONGEST = 400_000
+_ANOTHER = re.compile(r"\s+(?=[A-Za-z])")  # the next package on a line: `pip install torch==2.4 trl==0.9`
 _COMPARED = re.compile(r"(==|>=|<=|~=|!=|\^|<|>|=)\s*v?([0-9]{1,9}(?:\.[0-9]{1,9})*)")
 
 Version = tuple[int, ...]
@@ -53,6 +55,7 @@ class Requirements:
         key = (package, folder)
         if key not in self._known:
             found = tuple(each for file in _declaring(folder) for each in _declared(package, file))
+            found = found or tuple(each for file in _telling(folder) for each in _declared(package, file))
             parent = os.path.dirname(folder)
             ends = parent == folder or any(os.path.exists(os.path.join(folder, m)) for m in _MARKERS)
             self._known[key] = found if found or ends else self._folder(package, parent)
@@ -74,6 +77,14 @@ def _declaring(folder: str) -> list[str]:
     return found
 
 
+def _telling(folder: str) -> list[str]:
+    """The files of a folder that tell people what to install."""
+    try:
+        return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if _PROSE.fullmatch(name)]
+    except OSError:
+        return []
+
+
 def _declared(package: str, path: str) -> list[Range]:
     """What one file says: `torch>=2.4,<3`, `torch==2.9.1`, `torch = "^2.4"`, `"torch"`."""
     try:
@@ -82,13 +93,14 @@ def _declared(package: str, path: str) -> list[Range]:
         return []
     name = re.sub(r"[-_.]", "[-_.]", re.escape(package).replace("\\", ""))
     pattern = re.compile(
-        rf"(?:^|[\"'\s]){name}(?:\[[^\]\n]*\])?\s*(?:=\s*[\"'])?\s*\(?((?:[=<>~!^][^\"'\n;#)]*)?)(?=[\"'\n;#)\s]|$)",
+        rf"(?:^|[\"'`\s]){name}(?:\[[^\]\n]*\])?\s*(?:=\s*[\"'])?\s*\(?((?:[=<>~!^][^\"'`\n;#)]*)?)(?=[\"'`\n;#)\s]|$)",
         re.MULTILINE | re.IGNORECASE,
     )
     bare = path.endswith(".txt") and re.search(
         rf"^{name}(?:\[[^\]\n]*\])?\s*(?:#.*)?$", text, re.MULTILINE | re.IGNORECASE
     )
-    found = [_range(_COMPARED.findall(said)) for said in pattern.findall(text) if said.strip()]
+    told = [_ANOTHER.split(said, maxsplit=1)[0] for said in pattern.findall(text)]
+    found = [_range(_COMPARED.findall(said)) for said in told if said.strip()]
     return found + [Range(None, None)] * bool(bare)
 
 

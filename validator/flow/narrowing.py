@@ -12,6 +12,7 @@ from validator.domains.placement import steps_of
 from validator.flow.values import Obj, Val
 from validator.ir import Value
 from validator.models import Models
+from validator.models.members.classes import may_descend
 
 if TYPE_CHECKING:
     from validator.flow.program.unit import Unit
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 OBJECTS = frozenset({"inst", "self", "handle"})  # of classes of the project
 _ROOTS = PLAIN_BASES - {"Exception"} | {"torch.nn.Module"}  # bases of libraries that have none but such themselves
-_BY_MEMBERS = ("typing.", "typing_extensions.", "collections.abc.")  # of these is what has their methods
+_BY_MEMBERS = ("typing.", "typing_extensions.", "collections.abc.", "numbers.")  # of these is what has their methods
 
 
 class ClassTest(NamedTuple):
@@ -146,7 +147,8 @@ def _may_be_of(cls: ClassDef, wanted: Obj) -> bool:
     if wanted[1] == "object" or wanted[1].startswith(_BY_MEMBERS):
         return True
     bases = {base for each in cls.relatives for base in each.outer_bases}
-    return wanted[1] in bases or not bases <= _ROOTS or any(each.name == name for each in cls.relatives)
+    above = any(may_descend(base, wanted[1]) for base in bases - _ROOTS)
+    return wanted[1] in bases or above or any(each.name == name for each in cls.relatives)
 
 
 def _is_told(value: Val, cls: ClassDef) -> bool:

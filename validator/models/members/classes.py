@@ -82,6 +82,14 @@ def set_outside(name: str) -> frozenset[str]:
 
 
 @cache
+def may_descend(name: str, other: str) -> bool:
+    """Whether a class is another, or may be below it; true where not all that is above it is known."""
+    lineage, path = _lineage(name), _spelled(other)
+    table = _table_of(path)
+    return lineage is None or not lineage.keys().isdisjoint((path, *(_load(table).homes(path) if table else ())))
+
+
+@cache
 def _lineage(name: str) -> dict[str, list[str]] | None:
     """The own members of a class and of all above it, by home; None where one of them is not known."""
     found: dict[str, list[str]] = {}
