@@ -7,7 +7,8 @@ What it does
     that is passed decides, or a flag for which the call passes what is now true and now false
     (`hidden=self.coefficient > 0`). What comes from callers alone is a warning, and what is asked of an object that
     is not known, where each method of the project that bears the name gives another length, and no known library
-    has one of that name. A warning, too, where a dictionary is taken apart, which gives its keys, and where a clause
+    has one of that name. A warning, too, where a dictionary is taken apart, which gives its keys (in a loop that goes through several
+    data sets, the batch of one of them), and where a clause
     takes every error (`except:`): what it does instead is always done. Silent about lists that may have grown, about
     what may be something else, and behind a test of the very value (`if len(result) == 3`).
 
@@ -48,7 +49,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             matched = any(user.value.op == "match" for user in source.users)  # a part of a pattern, whatever it is
             if position != 0 or matched or place.asked_about(source) or (place.is_tried and not _is_swallowed(place)):
                 continue
-            if keys := _keys(source):
+            if keys := _keys(source, wanted):
                 yield _of_dictionary(queries, source, keys)
                 continue
             lengths = _lengths(source)
@@ -80,12 +81,21 @@ def _is_swallowed(place: Place) -> bool:
     return said <= {"*", "Exception", "BaseException"} and all(code.values[n].op != "unpack" for n in numbers)
 
 
-def _keys(source: Place) -> list[str]:
-    """The keys of what is a dictionary, and nothing else; none of what is not."""
+def _keys(source: Place, wanted: int) -> list[str]:
+    """The keys of what is a dictionary; none of what may be something else, but for the tuples that fit which other data
+    sets give to the same loop."""
     objs = source.closed.objs - {NONE_OBJ}
-    if not all(o[0] == "dict" and o[2] is None for o in objs):
+    given = [o for o in objs if o[0] == "dict"]
+    others = {_length(o) for o in objs if o[0] != "dict"}
+    if any(o[2] is not None for o in given) or others and (others != {wanted} or not _is_element(source.root)):
         return []
-    return [str(key) for o in objs for key, _ in o[1]]
+    return list(dict.fromkeys(str(key) for o in sorted(given, key=str) for key, _ in o[1]))
+
+
+def _is_element(place: Place) -> bool:
+    """Whether a value is what comes next: in a round of a loop, or of an iterator that is asked."""
+    called = place.operand(0).val.objs if place.value.op == "call" else ()
+    return place.value.op == "next" or ("ext", "next") in called
 
 
 def _lengths(source: Place) -> list[int]:
@@ -422,6 +432,38 @@ def written(calls: List["Call"]):
 
 print(written([Call("add", "1, 2")]))
 """,
+    # one of two data sets gives dictionaries
+    """\
+from torch.utils.data import DataLoader, Dataset
+
+
+class Plain(Dataset):
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __getitem__(self, index):
+        return self.rows[index]
+
+    def collate(self, rows):
+        return [row["text"] for row in rows], [row["label"] for row in rows]
+
+
+class Labelled(Plain):
+    def collate(self, rows):
+        return {"texts": [row["text"] for row in rows], "labels": [row["label"] for row in rows]}
+
+
+def main(kind, rows, train):
+    if kind == "plain":
+        data = Plain(rows)
+        loader = DataLoader(data, batch_size=8, collate_fn=data.collate)
+    else:
+        data = Labelled(rows)
+        loader = DataLoader(data, batch_size=8, collate_fn=data.collate)
+    for batch in loader:  # error: MP130
+        texts, labels = batch
+        train(texts, labels)
+""",
 )
 
 CORRECT = (
@@ -726,5 +768,26 @@ def written(calls: List["Call"]):
     return text
 
 print(written([Call("add", "1, 2")]))
+""",
+    # each batch is asked first
+    """\
+from torch.utils.data import DataLoader
+
+
+def plain(rows):
+    return [row["text"] for row in rows], [row["label"] for row in rows]
+
+
+def labelled(rows):
+    return {"texts": [row["text"] for row in rows], "labels": [row["label"] for row in rows]}
+
+
+def main(kind, rows, train):
+    loader = DataLoader(rows, collate_fn=plain if kind == "plain" else labelled)
+    for batch in loader:
+        if isinstance(batch, dict):
+            batch = batch["texts"], batch["labels"]
+        texts, labels = batch
+        train(texts, labels)
 """,
 )
