@@ -1,20 +1,23 @@
-"""Gradients that are cleared before they are used, or bounded after.
+"""Gradients that are cleared before they are used, or bounded after, or before all of them are there.
 
 What it does
     Goes back, on every way through a function, from a step of an optimizer and from a call that clips gradients.
     Reports a step before which gradients were cleared and none computed; a clip whose gradients have been used by a
-    step before; and gradients that are cleared in each round of a loop whose number tells in which rounds the
-    optimizer steps. Silent where something that is not known runs in between and the function computes no gradients
+    step before; and gradients that are cleared, or clipped, in each round of a loop whose number tells in which rounds
+    the optimizer steps. So does Accelerate: reported is what clips inside `accelerator.accumulate(…)` without a test of
+    `accelerator.sync_gradients`, where the `Accelerator` adds up gradients of several rounds. Silent where something that is not known runs in between and the function computes no gradients
     itself.
 
 Why is this bad
     The step finds no gradients and changes nothing; what is clipped late has changed the weights already; and of
     several rounds whose gradients are to add up only the last one counts. Nothing fails: the model learns little or
-    nothing.
+    nothing. What clips in each round bounds sums that are not complete, and fails with float16: the scale may be taken
+    out once before each step (`unscale_() has already been called`).
 
 References
     https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html
     https://docs.pytorch.org/docs/stable/generated/torch.nn.utils.clip_grad_norm_.html
+    https://huggingface.co/docs/accelerate/usage_guides/gradient_accumulation
 """
 
 from __future__ import annotations
@@ -33,6 +36,8 @@ from validator.rule import Rule
 RULE = Rule("MP566", "gradients-out-of-order", "error", "1.0", tokens=("step",), solves=True)
 
 _CLEARING = "zero_grad"
+_CLIPPING = ("clip_grad_norm_", "clip_grad_value_")
+_ACCELERATOR = "accelerate.Accelerator"
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -49,6 +54,43 @@ def check_project(project: Project) -> Iterator[Finding]:
         for clip in calls if len(steps) == 1 else ():
             if clip.method.startswith("clip_grad") and not clip.users:
                 yield from order.of_clip(clip, *steps[0])
+    yield from _clipped_in_part(queries)
+
+
+def _clipped_in_part(queries: Queries) -> Iterator[Finding]:
+    """What Accelerate clips in each of several rounds whose gradients it adds up."""
+    makers = list(queries.calls_anywhere(_ACCELERATOR))
+    for clip in queries.named_anywhere(*_CLIPPING) if any(map(_adds_up, makers)) else ():
+        managers = [clip.value_at(number) for number in clip.unit.managers(clip.number)]
+        beside = [maker for maker in makers if maker.unit.module is clip.unit.module] or makers
+        if (
+            _is_accelerators(clip, *_CLIPPING)
+            and any(_is_accelerators(manager, "accumulate") for manager in managers)
+            and all(map(_adds_up, beside))
+            and not any("sync_gradients" in test.words for test in clip.tests_inside)
+            and not is_aside(clip.unit.path)
+        ):
+            yield _finding(
+                clip,
+                f"`{clip.method}`{clip.where} runs in each round of those whose gradients `Accelerator` adds up, and"
+                " bounds sums that are not complete; with float16 it fails",
+                "clip where `accelerator.sync_gradients` is true",
+                Related(beside[0].unit.path, beside[0].at[0], "`gradient_accumulation_steps` is passed here"),
+                "warning",
+            )
+
+
+def _is_accelerators(call: Place, *methods: str) -> bool:
+    """Whether a value is a call of a method of an `Accelerator`."""
+    asked = call.receiver if call.value.op == "call" and call.method in methods else None
+    return asked is not None and any(o[:2] == ("made", _ACCELERATOR) for o in asked.closed.each)
+
+
+def _adds_up(maker: Place) -> bool:
+    """Whether an `Accelerator` is told that gradients add up over several rounds."""
+    steps = maker.argument("gradient_accumulation_steps")
+    plugin = maker.argument("gradient_accumulation_plugin")
+    return steps is not None and steps.closed.constant() != 1 or plugin is not None
 
 
 class _Order:
@@ -98,6 +140,15 @@ class _Order:
                 Related(step.unit.path, step.at[0], "the step"),
                 "warning" if crossed else None,
             )
+        elif last is None and self._loses_rounds(clip, step):
+            yield _finding(
+                clip,
+                f"`{name_of(optimizer)}` steps in some rounds only, and `{clip.method}` bounds their gradients in each,"
+                " while they still add up",
+                "clip in the rounds in which the optimizer steps",
+                Related(step.unit.path, step.at[0], "the step"),
+                "warning",
+            )
 
     def _last(self, place: Place, is_asked: Callable[[Place], bool]) -> tuple[Place | None, bool]:
         """What all ways back to the last gradients come by, if anything is, and whether something unknown runs behind
@@ -131,7 +182,8 @@ class _Order:
         return any(not each and not around or around and around[0] in each for each in own)
 
     def _loses_rounds(self, clear: Place, step: Place) -> bool:
-        """Whether gradients are cleared in rounds of a loop that the optimizer leaves out, by the loop's number."""
+        """Whether gradients are cleared, or clipped, in rounds of a loop that the optimizer leaves out, by the loop's
+        number."""
         loop = clear.unit.code.blocks[step.value.block].loop
         if loop < 0 or any(_decided(call, loop) for call in (clear, *self.own)):
             return False
@@ -175,6 +227,21 @@ def train(model, loader, criterion, every):
     for number, (data, label) in enumerate(loader):
 """
 
+_ACCELERATED = """
+import argparse
+from accelerate import Accelerator
+
+def train(model, optimizer, loader, args):
+    accelerator = Accelerator(gradient_accumulation_steps={steps})
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    for batch in loader:
+        with accelerator.accumulate(model):
+            accelerator.backward(model(batch).loss)
+            {clip}
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+
 INCORRECT = [
     _LOOP
     + """
@@ -215,6 +282,16 @@ class Trainer:
             self.optimizer.step()  # error: MP566
         self.model(batch).loss.backward()
 """,
+    _LOOP
+    + """
+        (criterion(model(data), label) / every).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)  # error: MP566
+        if (number + 1) % every == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+""",
+    _ACCELERATED.format(steps=4, clip="accelerator.clip_grad_norm_(model.parameters(), 1.0)  # error: MP566"),
+    _ACCELERATED.format(steps="args.every", clip="accelerator.clip_grad_value_(model.parameters(), 1.0)  # error: MP566"),
 ]
 
 CORRECT = [
@@ -301,4 +378,16 @@ def alternate(model, judge, first, second, loader):
         judge(batch).loss.backward()
         second.step()
 """,
+    _ACCELERATED.format(steps=1, clip="accelerator.clip_grad_norm_(model.parameters(), 1.0)"),
+    _ACCELERATED.format(
+        steps=4,
+        clip="""if accelerator.sync_gradients:
+                accelerator.clip_grad_norm_(model.parameters(), 1.0)""",
+    ),
+    _ACCELERATED.format(
+        steps=4,
+        clip="""complete = accelerator.sync_gradients
+            if complete and args.bound is not None:
+                accelerator.clip_grad_norm_(model.parameters(), args.bound)""",
+    ),
 ]
