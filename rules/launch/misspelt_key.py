@@ -99,7 +99,7 @@ def _own_files(project: Project) -> Iterator[tuple[str, Settings, Module]]:
     files = Files(project)
     for launch, line in project.analysis(CommandLines).all:
         for name in files_named(line, launch.parser) if launch.module is not None else ():
-            found = files.by_path(name, launch.path)
+            found = files.by_path(name, launch.path, launch.home)
             if found is not None and launch.module is not None and not _is_known(*found):
                 yield *found, launch.module
 

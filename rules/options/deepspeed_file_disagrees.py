@@ -60,7 +60,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         named = said.get("deepspeed")
         if not isinstance(named, str) or said.dashes and not is_plain(project):
             continue
-        path, settings = files.by_path(named, said.path) or ("", Settings())
+        path, settings = files.by_path(named, said.path, said.home) or ("", Settings())
         for each in _differences(said, settings):
             yield _report(said, path, each)
 

@@ -26,9 +26,10 @@ class Files:
         tail = file.text if file.known else file.tail.lstrip("/")
         return self.by_path(tail, script) if file.known or "/" in file.tail else None
 
-    def by_path(self, tail: str, script: str) -> tuple[str, Settings] | None:
-        """The file that a path means, looked for from the folders around a script."""
-        path = self._nearest(tail, script)
+    def by_path(self, tail: str, script: str, home: str = "") -> tuple[str, Settings] | None:
+        """The file that a path means, looked for from the folders around a script, then from the one in which it is
+        run, if that is known."""
+        path = self._nearest(tail, script) or self._by_place.get(posixpath.normpath(f"{home}/{tail}"), "")
         return (path, self.settings[path]) if path in self.settings else None
 
     def _nearest(self, tail: str, script: str) -> str:

@@ -101,7 +101,7 @@ def _own_program(
     else:
         offers = _offers.of_options(launch, line, programs.settings(module))
         for name in _offers.files_named(line, launch.parser):
-            found = files.by_path(name, launch.path)
+            found = files.by_path(name, launch.path, launch.home)
             if found is None:
                 continue
             if _is_deepspeeds(found[1]):

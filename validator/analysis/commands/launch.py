@@ -83,6 +83,13 @@ class Launch:
     parser: Parser | None = None
 
     @property
+    def home(self) -> str:
+        """The folder (absolute) from which the path of the program leads to its file; empty where that is not known."""
+        place = self.module.source.absolute if self.module is not None and not self.is_module else ""
+        tail = self.program.text if self.program.known else ""
+        return place.removesuffix(f"/{tail}") if tail and place.endswith(f"/{tail}") else ""
+
+    @property
     def name(self) -> str:
         """How people call the program."""
         return self.module.name if self.module is not None else self.program.text
@@ -185,7 +192,24 @@ class Launches:
     def _at(self, tail: str, launch: Launch) -> Module | None:
         folder = launch.folder.tail.strip("/") if launch.folder is not None else ""
         below = self._nearest(posixpath.join(folder, tail), launch.path) if folder else None
-        return below or self._nearest(tail, launch.path)
+        return below or self._nearest(tail, launch.path) or self._elsewhere(tail, launch.path)
+
+    def _elsewhere(self, tail: str, script: str) -> Module | None:
+        """The file that a path with a folder in it means from a folder in which the script does not lie: the only one,
+        or the only one in the nearest folder around the script that has any."""
+        plain = posixpath.normpath(tail)
+        source = self.project.files.get(script)
+        if source is None or "/" not in plain or plain.startswith(("/", "..")):
+            return None
+        ends = self._by_name.get(posixpath.basename(plain), ())
+        found = [module for module in ends if module.source.absolute.endswith(f"/{plain}")]
+        folder = posixpath.dirname(source.absolute)
+        while found and folder != posixpath.dirname(folder):
+            inside = [module for module in found if module.source.absolute.startswith(f"{folder}/")]
+            if inside:
+                return inside[0] if len(inside) == 1 else None
+            folder = posixpath.dirname(folder)
+        return None
 
     def _nearest(self, tail: str, script: str) -> Module | None:
         source = self.project.files.get(script)

@@ -25,7 +25,7 @@ _FILE = "--config"
 
 class Said(NamedTuple):
     """The arguments of one training: by name what each is, `UNKNOWN` where the code does not tell. `complete`: nothing
-    else sets any. `name`: of the call, or of the program."""
+    else sets any. `name`: of the call, or of the program. `home`: the folder in which that is started, if it is known."""
 
     path: str
     at: At
@@ -34,6 +34,7 @@ class Said(NamedTuple):
     places: Mapping[str, At]
     complete: bool
     dashes: str = ""
+    home: str = ""
 
     def get(self, *names: str, default: Any = UNKNOWN) -> Any:
         """The value of an argument that has had several names, or its default."""
@@ -117,7 +118,8 @@ def _of_launch(launch: Launch, parser: Parser, line: CommandLine) -> Said:
     complete = not line.open and not any(each.flag.text == _FILE or not each.flag.known for each in line.given)
     words = [each.flag.place for each in line.given]
     at = (words[0].line, words[0].column, words[0].line, words[0].column + 1) if words else (1, 1, 1, 2)
-    return Said(launch.path, at, launch.name, given, {name: each.at for each, name in rows}, complete, "--")
+    places = {name: each.at for each, name in rows}
+    return Said(launch.path, at, launch.name, given, places, complete, "--", launch.home)
 
 
 def _value(given: Given) -> Any:
