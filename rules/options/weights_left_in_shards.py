@@ -148,9 +148,7 @@ INCORRECT = (
 )
 
 CORRECT = (
-    _TRAIN.replace(
-        "{ZERO}", '"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}'
-    ),
+    _TRAIN.replace("{ZERO}", '"zero_optimization": {"stage": 3, "stage3_gather_16bit_weights_on_model_save": true}'),
     _TRAIN.replace("{ZERO}", '"zero_optimization": {"stage": 2}'),
     _TRAIN.replace("{ZERO}", '"zero_optimization": {"stage": 3}') + "python out/zero_to_fp32.py out out/model.bin\n",
     _CALL.replace("{mark}", "").replace("    trainer.save_model()\n", ""),

@@ -3,10 +3,10 @@
 What it does
     Goes back, on every way through a function, from a step of an optimizer and from a call that clips gradients.
     Reports a step before which gradients were cleared and none computed; a clip whose gradients have been used by a
-    step before; and gradients that are cleared, or clipped, in each round of a loop whose number tells in which rounds
-    the optimizer steps. So does Accelerate: reported is what clips inside `accelerator.accumulate(…)` without a test of
-    `accelerator.sync_gradients`, where the `Accelerator` adds up gradients of several rounds. Silent where something that is not known runs in between and the function computes no gradients
-    itself.
+    step before; and gradients that are cleared, or clipped, in each round of a loop whose number tells in which
+    rounds the optimizer steps. So does Accelerate: reported is what clips inside `accelerator.accumulate(…)` without
+    a test of `accelerator.sync_gradients`, where the `Accelerator` adds up gradients of several rounds. Silent where
+    something that is not known runs in between and the function computes no gradients itself.
 
 Why is this bad
     The step finds no gradients and changes nothing; what is clipped late has changed the weights already; and of
@@ -291,7 +291,7 @@ class Trainer:
             optimizer.zero_grad()
 """,
     _ACCELERATED.format(steps=4, clip="accelerator.clip_grad_norm_(model.parameters(), 1.0)  # error: MP566"),
-    _ACCELERATED.format(steps="args.every", clip="accelerator.clip_grad_value_(model.parameters(), 1.0)  # error: MP566"),
+    _ACCELERATED.format(steps="args.every", clip="accelerator.clip_grad_value_([], 1.0)  # error: MP566"),
 ]
 
 CORRECT = [

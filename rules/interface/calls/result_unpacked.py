@@ -2,15 +2,15 @@
 
 What it does
     Follows what is unpacked (`a, b = f(…)`, `for a, b in f(…)`) to the tuples that it may be: through functions of
-    the project, remote calls and `ray.get`, `await`, fields and what callers pass; a named tuple has as many parts
-    as fields. Reported where all of them have another length; as a warning where one `return` has, which nothing
-    that is passed decides, or a flag for which the call passes what is now true and now false
-    (`hidden=self.coefficient > 0`). What comes from callers alone is a warning, and what is asked of an object that
-    is not known, where each method of the project that bears the name gives another length, and no known library
-    has one of that name. A warning, too, where a dictionary is taken apart, which gives its keys (in a loop that goes through several
-    data sets, the batch of one of them), and where a clause
-    takes every error (`except:`): what it does instead is always done. Silent about lists that may have grown, about
-    what may be something else, and behind a test of the very value (`if len(result) == 3`).
+    the project, remote calls and `ray.get`, `await`, fields and what callers pass; a named tuple has as many parts as
+    fields. Reported where all of them have another length; as a warning where one `return` has, which nothing that is
+    passed decides, or a flag for which the call passes what is now true and now false (`hidden=self.coefficient >
+    0`). What comes from callers alone is a warning, and what is asked of an object that is not known, where each
+    method of the project that bears the name gives another length, and no known library has one of that name. A
+    warning, too, where a dictionary is taken apart, which gives its keys (in a loop that goes through several data
+    sets, the batch of one of them), and where a clause takes every error (`except:`): what it does instead is always
+    done. Silent about lists that may have grown, about what may be something else, and behind a test of the very
+    value (`if len(result) == 3`).
 
 Why is this bad
     It raises ValueError: somebody added a result, or took one away, and did not come to this caller.
@@ -82,8 +82,8 @@ def _is_swallowed(place: Place) -> bool:
 
 
 def _keys(source: Place, wanted: int) -> list[str]:
-    """The keys of what is a dictionary; none of what may be something else, but for the tuples that fit which other data
-    sets give to the same loop."""
+    """The keys of what is a dictionary; none of what may be something else, but for tuples that fit, as other data sets
+    give them to the same loop."""
     objs = source.closed.objs - {NONE_OBJ}
     given = [o for o in objs if o[0] == "dict"]
     others = {_length(o) for o in objs if o[0] != "dict"}

@@ -5,7 +5,8 @@ What it does
     method that nobody asks for, by name or by text, of a class that leaves an empty hook of its base as it is: one with
     the same parameters and a name of the same words, which the project calls, or asks for by its name in a text
     (`self.emit("on_train_step_end")`). So where no base has the hook, and classes beside it do that code asks for by
-    texts alone. Silent where a base outside of the project may have the method or call it, where code puts such a name
+    texts alone, and where the base is a library's whose own code calls a hook of the same words
+    (`get_train_sampler` beside `Trainer._get_train_sampler`). Silent where a base outside of the project may have the method or call it, where code puts such a name
     together (`f"on_{name}"`), and in tests. A note where code asks objects of the class for the method by the name that
     it has: it runs, and only says what is not so.
 
@@ -29,6 +30,8 @@ from validator.finding import SEVERITIES, Finding, Related, Severity
 from validator.flow.program.flow import Flow
 from validator.flow.queries.outside_program import is_test
 from validator.models.members import is_known, of_libraries, packages_having
+from validator.models.members.classes import members_of
+from validator.models.signatures import library
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
@@ -56,6 +59,41 @@ def check_project(project: Project) -> Iterator[Finding]:
             hooks = hooks or [hook for hook in _beside(cls, method) if _is_told(project, hook.name)]
             if hooks and _is_unasked(project, method.name) and not _is_of_library(project, cls, method.name):
                 yield _report(method, hooks, _at_most(project, cls, "warning"))
+    if not gone_through:
+        yield from _beside_libraries(project)
+
+
+def _beside_libraries(project: Project) -> Iterator[Finding]:
+    """Methods that nobody asks for, beside a hook of the same words that a library's class calls on itself."""
+    for cls in project.classes():
+        above = [(table, base) for base in cls.external_bases if (table := library(base.partition(".")[0])) is not None]
+        if len(above) != 1 or is_test(cls.path):
+            continue
+        ((table, base),) = above
+        known = members_of(base) or frozenset()
+        has = {name for each in cls.mro for name in each.methods}
+        hooks = {_bare(name): name for name in sorted(known - has) if table.hook_calls(base.rpartition(".")[2], name)}
+        for method in cls.methods.values():
+            hook = hooks.get(_bare(method.name))
+            if hook is None or method.name in known or method.facts.decorators or method.name.startswith("__"):
+                continue
+            if _is_unasked(project, method.name) and not _is_of_library(project, cls, method.name):
+                yield _report_library(method, base, hook, _at_most(project, cls, "warning"))
+
+
+def _bare(name: str) -> str:
+    return name.replace("_", "")
+
+
+def _report_library(method: Method, base: str, hook: str, severity: Severity) -> Finding:
+    return RULE.finding(
+        method.path,
+        method.facts.name_at,
+        f"nobody calls `{method.qualname}`, which overrides nothing; `{base}` calls `{hook}`",
+        help=f"name it `{hook}`, or drop it",
+        context=method.qualname,
+        severity=severity,
+    )
 
 
 def _is_gone_through(project: Project) -> bool:
@@ -273,6 +311,19 @@ class Tree(Search):
 
 print(Tree([1, 2]).prune(1))
 """,
+    """\
+from torch.utils.data import SequentialSampler
+from transformers import Trainer
+
+
+class InOrder(Trainer):
+    def get_train_sampler(self):  # error: MP141
+        return SequentialSampler(self.train_dataset)
+
+
+def main(model, args, rows):
+    InOrder(model=model, args=args, train_dataset=rows).train()
+""",
 )
 
 CORRECT = (
@@ -291,4 +342,30 @@ CORRECT = (
     _HOOKS.format(head="", decorator="", first="on_step_begin", second="needs_hidden_states", mark=""),
     # asked for by a text; another thing
     _HOOKS.format(head='STEPS = ["begin_step"]\n', decorator="", first="begin_step", second="size", mark=""),
+    # it is asked for, or overrides the hook beside it
+    """\
+from torch.utils.data import SequentialSampler
+from transformers import Trainer
+
+
+class InOrder(Trainer):
+    def get_train_sampler(self):
+        return SequentialSampler(self.train_dataset)
+
+    def _get_train_sampler(self):
+        return self.get_train_sampler()
+
+
+class ByLength(Trainer):
+    def evaluation_loops(self, loader):
+        return super().evaluation_loop(loader, "by length")
+
+    def get_eval_data_loader(self, rows):
+        return self.accelerator.prepare(rows)
+
+
+def main(model, args, rows):
+    InOrder(model=model, args=args, train_dataset=rows).train()
+    ByLength(model=model, args=args).get_eval_data_loader(rows)
+""",
 )
