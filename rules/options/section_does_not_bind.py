@@ -9,6 +9,8 @@ What it does
     (`Mask(**config.data.mask)`), of the files that the program is given (the default of an option, what scripts pass,
     what Hydra composes), with what the call needs and the section lacks: a warning where the file is only one that
     may be chosen, or where the keys alone tell which section is meant.
+    A warning, too, where the files of a registry's manner (`type: UNet` beside the arguments) name a class of the
+    project that a decorator registers, and that has parameters for most of the keys.
     Silent where `**kwargs` or a decorator may take anything, about names outside the project, keys that begin with
     `_`, keys that some code takes out again (`pop`) or that the module of what is made spells (it looks them up in the
     section itself), and where most sections that make one thing do not fit it: there the program has a way of its own.
@@ -49,6 +51,7 @@ RULE = Rule(
     languages=("yaml", "json", "toml", "python"), solves=True,
 )  # fmt: skip
 _TELLING = frozenset({"Eq", "NotEq", "In", "NotIn"})
+_TYPE = "type"  # the key under which files name what a registry makes
 _COMPOSING = "defaults"  # the list of what Hydra composes a configuration of; it takes it out
 
 
@@ -60,7 +63,7 @@ class _Section(NamedTuple):
     at: At
     keys: tuple[tuple[str, At], ...]
     under: str = ""
-    given: bool = True  # a program reads it, unless another is chosen; else it stands beside what is read
+    given: bool = True  # a program surely reads it, unless another is chosen
     open: bool = False  # it may have more keys
 
 
@@ -75,9 +78,10 @@ def check_project(project: Project) -> Iterator[Finding]:
             if symbol.owner is not None and made.endswith(f".{symbol.name}"):
                 yield from (_missing(section, symbol) for section in sections)
             continue
-        params = _parameters(project, symbol)
+        params = _parameters(project, symbol, registered=not any(section.given for section in sections))
         if params is not None:
-            found += [(section, list(_unknown(project, section, symbol, params))) for section in sections]
+            fitting = (section for section in sections if section.given or _fits_mostly(section, params))
+            found += [(section, list(_unknown(project, section, symbol, params))) for section in fitting]
     odd = {by: _odd(found, by) for by in ("made", "under")}
     for section, findings in found:
         if section.made not in odd["made"] and section.under not in odd["under"]:
@@ -103,11 +107,16 @@ def _refused_parts(project: Project) -> Iterator[Finding]:
 
 
 def _odd(found: list[tuple[_Section, list[Finding]]], by: str) -> set[str]:
-    """What is made, or the keys above, where most sections do not fit: there the program has a way of its own."""
-    rows: dict[str, list[bool]] = {}
+    """What is made, or the keys above, where most sections do not fit, and not all for one and the same key, as behind
+    a change of its name: there the program has a way of its own."""
+    rows: dict[str, list[frozenset[str]]] = {}
     for section, findings in found:
-        rows.setdefault(getattr(section, by), []).append(bool(findings))
-    return {name for name, misfits in rows.items() if len(misfits) > 1 and sum(misfits) * 2 > len(misfits)}
+        rows.setdefault(getattr(section, by), []).append(frozenset(finding.context for finding in findings))
+    return {
+        name
+        for name, wrong in rows.items()
+        if len(wrong) > 1 and 2 * sum(map(bool, wrong)) > len(wrong) and len(frozenset().union(*wrong)) > 1
+    }
 
 
 def _unpacked(project: Project) -> Iterator[tuple[_Section, Place, tuple[Callee, ...]]]:
@@ -223,11 +232,15 @@ def _strangers(project: Project, section: _Section, names: Collection[str]) -> I
             yield key, at
 
 
-def _parameters(project: Project, symbol: Symbol | None) -> tuple[Param, ...] | None:
-    """What something takes that a section makes; None where it may take anything."""
+def _parameters(project: Project, symbol: Symbol | None, *, registered: bool) -> tuple[Param, ...] | None:
+    """What something takes that a section makes; None where it may take anything. `registered`: what decorates a class
+    gives it back as it is."""
     params: tuple[Param, ...] | None = None
     if isinstance(symbol, ClassDef):
         params = project.analysis(Constructors).of(symbol)
+        made = symbol.find("__init__") if params is None and registered else None
+        if made is not None and keeps_signature(made):
+            params = parameters(made, bound=True)
     elif isinstance(symbol, Method) and keeps_signature(symbol):
         params = parameters(symbol, bound=symbol.is_method and symbol.facts.is_classmethod)
     return None if params is None or any(param.kind == "**" for param in params) else params
@@ -250,7 +263,14 @@ def _unknown(
             help=f"name a parameter that it has{nearest(key, names)}",
             related=[Related(symbol.path, symbol.facts.name_at[0], f"`{shown}` is defined here")],
             context=f"{section.made}:{key}",
+            severity="error" if section.given else "warning",
         )
+
+
+def _fits_mostly(section: _Section, params: tuple[Param, ...]) -> bool:
+    """Whether most keys of a section are parameters: it is passed by `**`, not as a whole."""
+    names = {param.name for param in params}
+    return 2 * sum(key in names for key, _ in section.keys) > len(section.keys)
 
 
 def _missing(section: _Section, symbol: Missing) -> Finding:
@@ -280,10 +300,12 @@ def _looks_up(symbol: Method | ClassDef, key: str) -> bool:
 
 def _sections(project: Project) -> Iterator[_Section]:
     targets = project.analysis(Flow).models.targets
+    registered = _registered(project)
     for source in project.files.values():
         settings = source.facts.extra.get("settings")
         if settings is not None and not is_test(source.path):
             yield from _of_file(source.path, settings, targets)
+            yield from _of_registry(source.path, settings, registered)
     for module in project.modules.values():
         if any(key in module.source.text for key in targets) and not is_test(module.path):
             for unit in project.analysis(Flow).whole_units(module):
@@ -300,6 +322,29 @@ def _of_file(path: str, settings: Settings, targets: dict[str, str]) -> Iterator
             below = settings.below(*each.path[:-1], *([inside] if inside else []))
             keys = tuple((row.path[-1], row.at) for row in below if row.path[-1] not in targets)
             yield _Section(path, str(each.value), each.value_at, keys, each.path[-2] if len(each.path) > 1 else "")
+
+
+def _registered(project: Project) -> dict[str, str]:
+    """By name, the classes of the project that a decorator registers; those of one name alone."""
+    found: dict[str, list[ClassDef]] = {}
+    for cls in project.classes():
+        found.setdefault(cls.name, []).append(cls)
+    rows = ((name, classes[0]) for name, classes in found.items() if len(classes) == 1)
+    return {name: f"{cls.module.name}.{cls.name}" for name, cls in rows if any(map(_registers, cls.facts.decorators))}
+
+
+def _registers(decorator: str) -> bool:
+    return decorator.partition("(")[0].rpartition(".")[2].startswith("register")
+
+
+def _of_registry(path: str, settings: Settings, registered: dict[str, str]) -> Iterator[_Section]:
+    """The sections that name a registered class as `type`."""
+    for each in settings.settings if registered else ():
+        made = registered.get(str(each.value)) if each.path[-1] == _TYPE and len(each.path) > 1 else None
+        if made is not None:
+            rows = settings.below(*each.path[:-1])
+            keys = tuple((row.path[-1], row.at) for row in rows if row.path[-1] != _TYPE)
+            yield _Section(path, made, each.value_at, keys, given=False)
 
 
 def _of_unit(unit: Unit, targets: dict[str, str]) -> Iterator[_Section]:
@@ -445,6 +490,44 @@ def main(p):
     return construct(**config.augment)
 """
 
+_REGISTERED = """\
+# file: models.py
+from torch import nn
+
+from registry import MODELS
+
+
+@MODELS.register()
+class Critic(nn.Module):
+    def __init__(self, width, depth=4, skip={default}):
+        super().__init__()
+        self.width, self.depth, self.skip = width, depth, skip
+# file: registry.py
+class Registry:
+    def __init__(self):
+        self.known = {{}}
+
+    def register(self):
+        def put(cls):
+            self.known[cls.__name__] = cls
+            return cls
+
+        return put
+
+    def build(self, options):
+        options = dict(options)
+        return self.known[options.pop("type")](**options)
+
+
+MODELS = Registry()
+# file: options/train.yml
+critic:
+  type: Critic
+  width: 64
+  depth: 8
+  {key}: true{mark}
+"""
+
 INCORRECT = (
     _KEYWORDS.replace("{key}=1)", "rotate=1)  # error: MP306"),
     _MASK + "    roll: true  # error: MP306\n",
@@ -481,6 +564,7 @@ trainer:
     + """# file: recipe.py
 RECIPE = {"loss": {"_target_": "rl.losses.KDLoss", "temperature": 1.0, "ignore": -1}}  # error: MP306
 """,
+    _REGISTERED.format(default="True", key="skip_connections", mark="  # error: MP306"),
 )
 
 CORRECT = (
@@ -601,4 +685,7 @@ def build(size):
 # file: run.py
 SECTIONS = [{"_target_": "rl.registry.build", "width": 3}, {"kind": "rl.registry.build", "width": 3}]
 """,
+    _REGISTERED.format(default="True", key="skip", mark=""),
+    # another class of that name takes the section as a whole
+    _REGISTERED.format(default="True", key="skip", mark="") + "  rate: 1\n  beta: 2\n  decay: 3\n  warm: 4\n",
 )
