@@ -6,6 +6,10 @@ What it does
     loader to `prepare`. The data set must be known: a class of the project, or of a library, with elements by number,
     that asks for no rank and is given nothing that differs between ranks. Silent where a shuffled loader draws from a
     seed of the rank's own, and where workers or a generator are set up in a way of their own.
+    With Lightning, which puts the samplers in by itself, reported is where it is told not to
+    (`use_distributed_sampler=False`; before 2.0 `replace_sampler_ddp`), by code or by a file that holds other arguments
+    of its Trainer, if no loader of the project gets a sampler and no module with loaders or data sets shares anything
+    out.
 
 Why is this bad
     Each rank goes through all the data: with one seed all ranks compute the same gradients of the same batches, and
@@ -23,20 +27,28 @@ from collections.abc import Iterator
 from validator.definitions import ClassDef
 from validator.domains.axes import WORLD
 from validator.domains.placement import certainly, spanned
+from validator.facts.model import At
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.origins import calls_behind
 from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.ranks.rank_shares import INJECTING, LOADER, shares
 from validator.flow.queries.training.gradients import Trained, handed_losses, losses
 from validator.flow.queries.training.loaders import loaders_of
+from validator.models.signatures import signature
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP575", "data-not-shared-out", "warning", "1.0", tokens=("DataLoader",), solves=True)
+RULE = Rule(
+    "MP575", "data-not-shared-out", "warning", "1.0",
+    tokens=("DataLoader",), languages=("python", "yaml"), solves=True,
+)  # fmt: skip
 
 _SAMPLERS = (("sampler", 3), ("batch_sampler", 4))
 _OWN = (("worker_init_fn", 9), ("generator", -1))
 _WRAPPED = ("ddp", "fsdp1", "fsdp2", "prepared")
+_TRAINER = "lightning.Trainer"
+_BESIDE = 3  # arguments of the Trainer that a section of a file holds, by which it is known
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -52,6 +64,62 @@ def check_project(project: Project) -> Iterator[Finding]:
                 if loader not in seen and _is_whole(queries, loader):
                     seen.add(loader)
                     yield _finding(loader, batch, model)
+    yield from _left_to_loaders(queries)
+
+
+def _left_to_loaders(queries: Queries) -> Iterator[Finding]:
+    """Where Lightning is told to leave loaders as they are, and nobody shares the data out."""
+    switched = [*_switched_in_code(queries), *_switched_in_files(queries)]
+    loaders = [call for call in queries.calls(LOADER) if not is_aside(call.unit.path)] if switched else []
+    if not loaders or any(_has_sampler(call) for call in loaders):
+        return
+    modules = {call.unit.module for call in loaders} | {cls.module for cls in queries.project.classes() if _feeds(cls)}
+    if any(share.user.unit.module in modules for share in shares(queries)):
+        return
+    for path, at, name in switched:
+        yield RULE.finding(
+            path,
+            at,
+            f"`{name}` is false: Lightning leaves the loaders as they are, none has a sampler, and nothing shares the"
+            " data out: each rank trains on all of it",
+            help=f"leave `{name}` out, or give the loaders a `DistributedSampler`",
+            related=[Related(loaders[0].unit.path, loaders[0].at[0], "a loader without a sampler")],
+            context=name,
+        )
+
+
+def _switched_in_code(queries: Queries) -> Iterator[tuple[str, At, str]]:
+    for call in queries.calls(_TRAINER):
+        for name in INJECTING if not is_aside(call.unit.path) else ():
+            given = call.argument(name)
+            if given is not None and given.closed.is_const(False):
+                yield call.unit.path, given.at, name
+
+
+def _switched_in_files(queries: Queries) -> Iterator[tuple[str, At, str]]:
+    known = signature(_TRAINER)
+    names = {param.name for release in known.releases for param in known.parameters(release)} if known else set()
+    if not any(True for _ in queries.calls_anywhere(_TRAINER, f"{_TRAINER}.from_argparse_args")):
+        return
+    for source in queries.project.files.values():
+        settings = source.facts.extra.get("settings")
+        for each in settings.settings if settings is not None else ():
+            if each.path[-1] in INJECTING and each.value is False:
+                beside = {row.path[-1] for row in settings.below(*each.path[:-1])}
+                if len(beside & names) >= _BESIDE:
+                    yield source.path, each.at, each.path[-1]
+
+
+def _has_sampler(loader: Place) -> bool:
+    names = loader.value.data.names
+    given = [loader.argument(*each) for each in _SAMPLERS]
+    return "*" in names or "**" in names or any(each is not None and not each.closed.is_const(None) for each in given)
+
+
+def _feeds(cls: ClassDef) -> bool:
+    """Whether a class is a data set, a sampler or what Lightning asks for loaders."""
+    names = {base.rpartition(".")[2] for base in cls.external_bases}
+    return any(name.endswith(("Dataset", "Sampler", "DataModule")) for name in names)
 
 
 def _finding(loader: Place, batch: Place, model: Place | None) -> Finding:
@@ -109,9 +177,7 @@ def _model_given(queries: Queries, loss: Place, batch: Place) -> Place | None:
 
 def _is_whole(queries: Queries, loader: Place) -> bool:
     """Whether a loader surely goes through all of a data set on every rank."""
-    names = loader.value.data.names
-    given = [loader.argument(*each) for each in _SAMPLERS]
-    if "*" in names or "**" in names or any(each is not None and not each.closed.is_const(None) for each in given):
+    if _has_sampler(loader):
         return False
     if any(loader.argument(*each) is not None for each in _OWN):
         return False
@@ -249,10 +315,47 @@ class Trainer:
             self.step(images, labels)
 """
 
+_MODULE = """# file: data.py
+import torch
+import pytorch_lightning as pl
+from torch.utils.data import DataLoader
+
+class Module(pl.LightningDataModule):
+    def __init__(self, rows):
+        super().__init__()
+        self.rows = rows
+
+    def train_dataloader(self):
+        return DataLoader(self.rows, batch_size=4, shuffle=True{sampler})
+# file: train.py
+import pytorch_lightning as pl
+import torch.distributed as dist
+from omegaconf import OmegaConf
+
+from data import Module
+
+def main(model, rows):
+    options = OmegaConf.load("train.yaml").trainer
+    trainer = pl.Trainer(devices=8, strategy="ddp"{code})
+    trainer = pl.Trainer(**options)
+    trainer.fit(model, Module(rows))
+    print(dist.get_rank())
+# file: train.yaml
+trainer:
+  devices: 8
+  precision: 16
+  max_steps: 1000
+  {file}
+"""
+
 INCORRECT = [
     _program(_WHOLE + "  # error: MP575"),
     _program("DataLoader(dataset=data, sampler=None, num_workers=2)  # error: MP575"),
     _ACCELERATED.format(mark="  # error: MP575", more="pass"),
+    _MODULE.format(sampler="", code="", file="replace_sampler_ddp: false  # error: MP575"),
+    _MODULE.format(sampler="", code=", use_distributed_sampler=False", file="").replace(
+        "_sampler=False)", "_sampler=False)  # error: MP575"
+    ),
 ]
 
 CORRECT = [
@@ -265,4 +368,10 @@ CORRECT = [
     _program('DataLoader(data, **{"sampler": DistributedSampler(data)})'),
     _program(data="torch.load('data.pt')"),
     _ACCELERATED.format(mark="", more="self.loader = self.accelerator.prepare(self.loader)"),
+    _MODULE.format(sampler="", code="", file="replace_sampler_ddp: true"),
+    _MODULE.format(
+        sampler=", sampler=torch.utils.data.DistributedSampler(self.rows)",
+        code=", use_distributed_sampler=False",
+        file="",
+    ),
 ]

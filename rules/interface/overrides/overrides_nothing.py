@@ -2,13 +2,13 @@
 
 What it does
     Reports a method that says that it overrides (`@override`) where no class above it has one of that name; and a
-    method that nobody asks for, by name or by text, of a class that leaves an empty hook of its base as it is: one with
-    the same parameters and a name of the same words, which the project calls, or asks for by its name in a text
+    method that nobody asks for, by name or by text, of a class that leaves an empty hook of its base as it is: one
+    with the same parameters and a name of the same words, which the project calls, or asks for by its name in a text
     (`self.emit("on_train_step_end")`). So where no base has the hook, and classes beside it do that code asks for by
-    texts alone, and where the base is a library's whose own code calls a hook of the same words
-    (`get_train_sampler` beside `Trainer._get_train_sampler`). Silent where a base outside of the project may have the method or call it, where code puts such a name
-    together (`f"on_{name}"`), and in tests. A note where code asks objects of the class for the method by the name that
-    it has: it runs, and only says what is not so.
+    texts alone, and where the base is a library's whose own code calls a hook of the same words (`get_train_sampler`
+    beside `Trainer._get_train_sampler`). Silent where a base outside of the project may have the method or call it,
+    where code puts such a name together (`f"on_{name}"`), and in tests. A note where code asks objects of the class
+    for the method by the name that it has: it runs, and only says what is not so.
 
 Why is this bad
     The code of the class never runs: the empty hook of the base runs in its place, without a word.

@@ -25,7 +25,7 @@ _FILE = "--config"
 
 class Said(NamedTuple):
     """The arguments of one training: by name what each is, `UNKNOWN` where the code does not tell. `complete`: nothing
-    else sets any. `name`: of the call, or of the program. `home`: the folder in which that is started, if it is known."""
+    else sets any. `name`: of the call, or of the program. `home`: the folder in which that is started, if known."""
 
     path: str
     at: At

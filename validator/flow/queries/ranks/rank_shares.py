@@ -16,7 +16,7 @@ _WRAPPING = frozenset({"enumerate", "tqdm", "iter"})
 _EQUALITY = frozenset({"Eq", "NotEq"})
 _ATTACHED = frozenset({"lightning.LightningModule", "lightning.LightningDataModule"})
 _TRAINED = {"train_dataset": "get_train_dataloader", "eval_dataset": "get_eval_dataloader"}
-_INJECTING = ("use_distributed_sampler", "replace_sampler_ddp")  # the second in Lightning before 2.0
+INJECTING = ("use_distributed_sampler", "replace_sampler_ddp")  # the second in Lightning before 2.0
 
 
 _IN_ENVIRONMENT = {"node": frozenset({LOCAL}), "job": WHOLE}  # among whom a variable of the environment counts
@@ -70,7 +70,7 @@ def dealt_by_lightning(queries: Queries) -> Iterator[Share]:
     """The loaders for which the Trainer of Lightning makes a sampler that deals their data out among all ranks: those
     that the `…_dataloader` methods of modules and data modules make, without a sampler of their own."""
     trainers = list(queries.calls("lightning.Trainer"))
-    if any(each.argument(name) is not None for each in trainers for name in _INJECTING):
+    if any(each.argument(name) is not None for each in trainers for name in INJECTING):
         return
     for call in queries.calls(LOADER):
         cls, models = call.unit.cls, queries.flow.models
