@@ -217,7 +217,7 @@ def _is_made_of_given(place: Place, call: Place) -> bool:
     operands = [call.operand(index) for index in range(1, len(call.value.args))]
     given = [*operands, *(tensor for meeting in _meetings(call) if (tensor := contents(*meeting)) is not None)]
     made = [part for each in given for part in _on_all_ways(each)]
-    if any(part.text in texts for part in made if part.value.op in _COMPUTED and (part.val.v or part.val.n)):
+    if any(part.text in texts for part in made if part.value.op in _COMPUTED and _may_differ(part)):
         return True
     if any(part.text in named for part in made if part.value.op == "attr"):
         return True
@@ -227,6 +227,17 @@ def _is_made_of_given(place: Place, call: Place) -> bool:
     return bool(wanted) and any(
         wanted <= {each.text for each in _sources(part)} for part in sources if part.value.op == "call"
     )
+
+
+def _may_differ(part: Place) -> bool:
+    """Whether what a rank gave a collective may be another on each: it is known to be, or is asked of an object."""
+    asked = (each for each in _sources(part) if each.value.op == "attr")
+    return bool(part.val.v or part.val.n) or any(not _is_named(each.operand(0)) for each in asked)
+
+
+def _is_named(place: Place) -> bool:
+    """Whether a value is a module or something of a library, by its name."""
+    return any(o[0] in ("ext", "module") for o in place.val.each)
 
 
 def _on_all_ways(tensor: Place) -> Iterator[Place]:

@@ -17,6 +17,7 @@ from validator.drift.statements.differences import Edit, Statement, alike_syntax
 from validator.flow.queries.outside_program import is_test
 
 _SAME = 0.6
+_SHORT = 4  # a function of so few statements is the same one, however much of it is edited
 MUCH = 12  # edits of functions in one file, beyond which what went, went with the rest
 
 
@@ -56,7 +57,8 @@ class Drops:
             if not is_test(pair.new.path):
                 old, new = statements(pair.old), statements(pair.new)
                 moved = sorted(each.text for each in old) == sorted(each.text for each in new)
-                same = similarity(old, new) >= _SAME or moved or len(old) < 4 and bool(old and new)
+                short = len(old) < _SHORT or len(new) < _SHORT and len(old) < 2 * _SHORT
+                same = similarity(old, new) >= _SAME or moved or short and bool(old and new)
                 found.append((pair, old, new, same))
         return found
 
