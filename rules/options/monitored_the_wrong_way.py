@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.analysis.options.monitors import callback_of, monitored
 from validator.analysis.options.training_arguments import Said, TrainingArguments
 from validator.finding import Finding
 from validator.flow import Flow
@@ -33,9 +34,6 @@ RULE = Rule(
     tokens=("ModelCheckpoint", "EarlyStopping", "metric_for_best_model"), languages=("python", "shell"), solves=True,
 )  # fmt: skip
 
-_CHECKPOINT, _STOPPING = "lightning.callbacks.ModelCheckpoint", "lightning.callbacks.EarlyStopping"
-_MODES = {_CHECKPOINT: ("mode", 7), _STOPPING: ("mode", 4)}
-_MONITORS = {_CHECKPOINT: ("monitor", 2), _STOPPING: ("monitor", 0)}
 _MORE = frozenset({
     "acc", "accuracy", "f1", "auc", "auroc", "bleu", "rouge", "iou", "miou", "map", "recall", "precision", "psnr",
     "ssim", "dice", "r2", "top1", "top5", "score", "reward", "return",
@@ -52,16 +50,10 @@ _TURNED = frozenset({
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    for unit in queries.mentioning("ModelCheckpoint", "EarlyStopping"):
-        for call in queries.calls_in(unit) if not is_aside(unit.path) else ():
-            name = next((n for o in call.operand(0).closed.of("ext") if (n := _callback(queries, o[1])) in _MODES), "")
-            monitor = call.argument(*_MONITORS[name]) if name else None
-            watched = monitor.closed.constant() if monitor is not None else None
-            if not isinstance(watched, str) or "**" in call.value.data.names:
-                continue
-            mode, wanted = _mode(call, name), _wanted(watched)
-            if mode and wanted and mode != wanted:
-                yield _report(call, watched, mode, wanted)
+    for call, watched in monitored(queries):
+        mode, wanted = _mode(queries, call), _wanted(watched)
+        if mode and wanted and mode != wanted and not is_aside(call.unit.path):
+            yield _report(call, watched, mode, wanted)
     yield from _of_trainers(project)
 
 
@@ -92,16 +84,9 @@ def _report_trainer(said: Said, watched: str, greater: bool | None, wanted: str)
     )
 
 
-def _callback(queries: Queries, path: object) -> str:
-    """The name of a callback under the one name of the library, whichever package it is imported from."""
-    named = queries.flow.models.named(str(path))
-    package, _, last = named.rpartition(".")
-    return f"lightning.callbacks.{last}" if package.split(".")[0] in ("lightning", "pytorch_lightning") else ""
-
-
-def _mode(call: Place, name: str) -> str:
+def _mode(queries: Queries, call: Place) -> str:
     """Which of two values a callback takes for the better one; empty where that is not known."""
-    given = call.argument(*_MODES[name])
+    given = call.argument("mode", callback_of(queries, call).mode)
     value = given.closed.constant() if given is not None else "min"
     return value if value in ("min", "max") else ""
 

@@ -7,7 +7,7 @@ What it does
     of `self` in classes whose bases are all of the project or of known libraries (no private name, if of libraries);
     of objects that are, as far as is known, of such a class;
     of objects of which nothing is known, but that are asked for another such name too, which one class has that has a
-    similar one;
+    similar one; of configurations of models, which a file may fill, only such;
     of `self` in other classes, if they have a member of a similar name for which no code asks.
     Silent behind tests of what the object is, under `except AttributeError`, in tests, in mixins of unknown
     classes, and where a base, a decorator of a library, `__getattr__` or another `__class__` may give it. A
@@ -47,6 +47,7 @@ from validator.rule import Rule
 RULE = Rule("MP135", "attribute-of-nobody", "warning", stable_since="0.3.0", solves=True)
 
 _SHARE = 4  # a class that lacks more than one for so many members is made for objects of somebody else
+_CONFIGURATIONS = frozenset({"PretrainedConfig", "PreTrainedConfig"})  # of transformers: they keep every keyword
 _ASKING = frozenset({"hasattr", "isinstance", "issubclass", "type", "__class__"})
 
 
@@ -110,7 +111,8 @@ def _use(project: Project, place: Place) -> Use | None:
             (members.is_known_below if cls in held.below else members.is_known)(cls, called=place.is_called)
             for cls in classes
         )
-        return _of_known(place, classes, sure=bool(asked) or held.complete) if known else None
+        sure = (bool(asked) or held.complete) and not any(map(_is_filled_from_file, classes))
+        return _of_known(place, classes, sure=sure) if known else None
     return _of_unknown(project, place) if not objs or is_unknown(receiver.closed) else None
 
 
@@ -123,6 +125,13 @@ def _of_own(project: Project, place: Place, cls: ClassDef) -> Use | None:
         return Use(place, cls)
     now = project.analysis(Unspelled).unasked_like(place.value.data, cls, called=place.is_called)
     return Use(place, cls, f"; `{cls.name}.{now}`, which is like it, nobody asks for") if now else None
+
+
+def _is_filled_from_file(cls: ClassDef) -> bool:
+    """Whether `from_pretrained` gives objects of a class whatever the file of a model holds, as attributes."""
+    made = cls.find("__init__")
+    passes = made is None or any(param.kind == "**" for param in made.facts.params)
+    return passes and any(base.rpartition(".")[2] in _CONFIGURATIONS for base in cls.external_bases)
 
 
 def _of_known(place: Place, classes: list[ClassDef], *, sure: bool) -> Use | None:
@@ -507,5 +516,20 @@ class OtherTrainer(Trainer):
         if hasattr(self, "hidden_state_depth"):
             return self.hidden_state_depth
         return self.hidden_state_width
+""",
+    # the file of a model may give it
+    """\
+from transformers import PretrainedConfig
+
+
+class PolicyConfig(PretrainedConfig):
+    def __init__(self, hidden_width=64, **kwargs):
+        self.hidden_width = hidden_width
+        super().__init__(**kwargs)
+
+
+def build(path):
+    config = PolicyConfig.from_pretrained(path)
+    return config.hidden_width, config.original_rope_base
 """,
 )
