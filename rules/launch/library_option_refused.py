@@ -36,6 +36,16 @@ RULE = Rule("MP712", "library-option-refused", "error", stable_since="1.0", toke
 
 
 def check_project(project: Project) -> Iterator[Finding]:
+    """One finding for each option that a file gives a program, with the other places of the file."""
+    found: dict[tuple[str, str, str], list[Finding]] = {}
+    for each in _refused(project):
+        found.setdefault((each.path, each.context, each.message), []).append(each)
+    for first, *others in found.values():
+        also = [Related(each.path, each.span[0], "given here, too") for each in others]
+        yield first._replace(related=(*first.related, *also))
+
+
+def _refused(project: Project) -> Iterator[Finding]:
     for launch, line in project.analysis(CommandLines).all:
         parser = launch.parser
         if parser is not None and parser.taken and parser.refuses_others:
