@@ -5,7 +5,8 @@ What it does
     model keeps or refuses more than its fields (`extra`), fields go by other names (aliases), a validator or an
     `__init__` of its own looks at what is given before the fields are, or a base is not known. Likewise calls of a
     function that asks its `**kwargs` for certain keys and does nothing else with it, with a keyword that is none of
-    them; of one that never looks at its `**kwargs` only with a keyword like a parameter of it that gets nothing. Silent
+    them; with one that has the words of a parameter in another order, whatever becomes of the `**`; of a function that
+    never looks at its `**kwargs` only with a keyword like a parameter of it that gets nothing. Silent
     where another function of its name takes the keyword: it ignores on purpose what is meant for others. Of several
     classes or functions between which a call chooses (by a registry, a table, a branch) also those that ignore their
     `**` count, where none has the keyword and one has a parameter of a name like it that gets nothing. So behind
@@ -26,7 +27,7 @@ from collections.abc import Collection, Iterator
 
 from validator.analysis.commands.same_names import words
 from validator.analysis.interfaces.binding import bind, parameters
-from validator.analysis.interfaces.handed_on import HandedOn
+from validator.analysis.interfaces.handed_on import Ends, HandedOn
 from validator.analysis.interfaces.swallowed import keys_read
 from validator.errors import nearest
 from validator.facts.model import Argument, Call, Guard
@@ -49,9 +50,10 @@ _UNPACKED = (None, "*", "**")
 def check_project(project: Project) -> Iterator[Finding]:
     yield from _of_models(project)
     flow = project.analysis(Flow)
-    taking = (each for each in project.functions() if any(param.kind == "**" for param in each.facts.params))
+    taking = [each for each in project.functions() if any(param.kind == "**" for param in each.facts.params)]
     read = {each: keys for each in taking if (keys := keys_read(flow, each)) is not None}
     yield from _of_functions(project, read)
+    yield from _turned_round(project, [each for each in taking if each not in read])
     yield from _of_choices(project, read)
     yield from _handed_on(project, read)
 
@@ -99,6 +101,39 @@ def _of_functions(project: Project, read: dict[Method, frozenset[str]]) -> Itera
                 yield from (_swallowed(function, caller, each, keys) for each in lost)
 
 
+def _turned_round(project: Project, functions: list[Method]) -> Iterator[Finding]:
+    """Keywords that a function takes into its `**`, whatever it does with that, with the words of a parameter in
+    another order, which gets nothing and goes by its default."""
+    objects = project.analysis(Objects)
+    for function in functions:
+        named = {
+            name: p.name
+            for p in parameters(function)
+            if p.kind in ("any", "kw") and p.default is not None
+            for name in [_in_order(p.name)]
+            if len(name) > 1
+        }
+        called = function.cls.name if function.cls is not None and function.name == "__init__" else function.name
+        rows = (each for _, call in project.calls(called) for each in call.args)
+        if is_test(function.path) or not any(_is_turned(each, named) for each in rows):
+            continue
+        for caller, call in objects.callers(function):
+            given = bind(function, call).keys()
+            for each in call.args if not any(a.keyword in ("*", "**") for a in call.args) else ():
+                near = named[_in_order(str(each.keyword))] if _is_turned(each, named) else ""
+                if near and near not in given and not is_test(caller.path):
+                    yield _swallowed(function, caller, each, frozenset(), f"`{near}` keeps its default")
+
+
+def _is_turned(argument: Argument, named: dict[tuple[str, ...], str]) -> bool:
+    name = str(argument.keyword) if argument.keyword not in _UNPACKED else ""
+    return named.get(_in_order(name), name) != name
+
+
+def _in_order(name: str) -> tuple[str, ...]:
+    return tuple(sorted(word for word in name.split("_") if word))
+
+
 def _like_parameters(function: Method, call: Call, lost: list[Argument]) -> list[Argument]:
     """The arguments that are called nearly as a parameter of a function which gets nothing."""
     if any(each.keyword in ("*", "**") for each in call.args):
@@ -133,13 +168,30 @@ def _handed_on(project: Project, read: dict[Method, frozenset[str]]) -> Iterator
         for call in queries.calls_of(unit) if unit is not None else ():
             named = _keywords(call) if not is_test(call.unit.path) else []
             ends = handed_on.ends(call.operand(0)) if named else None
-            if ends is None or any(each not in read for each in ends.takers):
+            if ends is None:
+                continue
+            if any(each not in read for each in ends.takers):
+                yield from _handed_turned(call, named, ends)
                 continue
             taken = {p.name for each in ends.takers for p in each.facts.params} | ends.on_the_way
             taken = taken.union(*(read[each] for each in ends.takers))
             for name, near in _without_taker(named, taken, ends.passed):
                 said = f"`{call.operand(0).text}` hands `{name}` on to {_owners(ends.takers)}, whose `**` drops it"
                 yield _dropped_by_all(call, name, near, ends.takers, said)
+
+
+def _handed_turned(call: Place, named: list[str], ends: Ends) -> Iterator[Finding]:
+    """The keywords with the words, in another order, of a parameter that gets nothing of those to whom they are
+    handed."""
+    filled = call.value.data.names.count(None)  # by position, those in front
+    taken = [p for each in ends.takers for p in parameters(each, bound=True) if p.kind in ("any", "kw")]
+    params = {p.name for p in taken}
+    left = {_in_order(p.name): p.name for p in taken[filled:] if p.default is not None and "_" in p.name.strip("_")}
+    for name in named:
+        near = left.get(_in_order(name), "")
+        if near and name not in (*params, *ends.on_the_way) and near not in (*named, *ends.passed):
+            said = f"`{call.operand(0).text}` hands `{name}` on to {_owners(ends.takers)}, which takes it into its `**`"
+            yield _dropped_by_all(call, name, near, ends.takers, f"{said}, and `{near}` keeps its default")
 
 
 def _without_taker(named: list[str], taken: set[str], passed: Collection[str] = ()) -> Iterator[tuple[str, str]]:
@@ -196,13 +248,17 @@ def _is_overridden(function: Method) -> bool:
     )
 
 
-def _swallowed(function: Method, caller: Method, argument: Argument, keys: frozenset[str]) -> Finding:
+def _swallowed(
+    function: Method, caller: Method, argument: Argument, keys: frozenset[str], instead: str = ""
+) -> Finding:
     shown = function.name if function.cls is None else f"{function.cls.name}.{function.name}"
     named = sorted(keys | {p.name for p in function.facts.params if p.kind in ("any", "kw")})
     return RULE.finding(
         caller.path,
         argument.at,
-        f"`{shown}` reads no `{argument.keyword}` of its `**` and drops it",
+        f"`{shown}` takes `{argument.keyword}` into its `**`, and {instead}"
+        if instead
+        else f"`{shown}` reads no `{argument.keyword}` of its `**` and drops it",
         help=f"pass what it reads{nearest(str(argument.keyword), named)}, or leave it out",
         related=[Related(function.path, function.facts.name_at[0], f"`{shown}` is defined here")],
         context=f"{caller.qualname}:{shown}:{argument.keyword}",
@@ -334,6 +390,20 @@ INCORRECT = (
     _CONFIG.format(more="", body="", mark="  # error: MP140"),
     _LOADER.format(passed="n_workers", mark="  # error: MP140"),
     _SCHEDULERS.format(name="warmup_start_lr", mark="  # error: MP140"),
+    # the others are kept for later
+    """class Trainer:
+    def __init__(self, strategy, micro_train_batch_size=8, **generate_kwargs):
+        self.strategy = strategy
+        self.size = micro_train_batch_size
+        self.generate_kwargs = generate_kwargs
+
+    def sample(self, model, prompts):
+        return model.generate(prompts, **self.generate_kwargs)
+
+
+def main(strategy, args):
+    return Trainer(strategy, train_micro_batch_size=args.size, max_length=64)  # error: MP140
+""",
 )
 
 CORRECT = (
@@ -380,4 +450,15 @@ def step(logits, mask):
         mark="",
     ),
     _CONFIG.format(more=", Field", body='    other: int = Field(1, alias="worker_timeout")\n', mark=""),
+    # both are meant
+    """class Trainer:
+    def __init__(self, strategy, max_new=8, **generate_kwargs):
+        self.strategy = strategy
+        self.size = max_new
+        self.generate_kwargs = generate_kwargs
+
+
+def main(strategy, args):
+    return Trainer(strategy, max_new=4, new_max=args.size)
+""",
 )
