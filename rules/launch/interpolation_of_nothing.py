@@ -1,4 +1,4 @@
-"""An interpolation of a key that the configuration does not have.
+"""An interpolation, or another path of keys, that leads to no key of the configuration.
 
 What it does
     Looks up what stands in `${trainer.steps}` of YAML files where its first link is a section of the same file, and
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.analysis.options.key_paths import LedAstray, led_astray
 from validator.errors import nearest
 from validator.facts.config_files import MAPPING, Setting, settings_of
 from validator.files.languages import language
@@ -28,7 +29,7 @@ from validator.project import Project
 from validator.rule import Rule
 from validator.source import SourceFile
 
-RULE = Rule("MP716", "interpolation-of-nothing", "warning", stable_since="0.6.0", languages=("yaml",), tokens=("${",))
+RULE = Rule("MP716", "interpolation-of-nothing", "warning", stable_since="0.6.0", languages=("yaml", "json", "toml"))
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -48,6 +49,8 @@ def check_project(project: Project) -> Iterator[Finding]:
                 lacking = _lacking(path, mappings)
                 if lacking is not None and not names.are_known_beside(source, path[lacking]):
                     yield _report(source, setting, path, lacking, mappings[path[:lacking]])
+    for astray in led_astray(project):
+        yield _led_astray(astray)
 
 
 def _mappings(rows: tuple[Setting, ...]) -> dict[tuple[str, ...], list[str]]:
@@ -110,6 +113,17 @@ def _report(source: SourceFile, setting: Setting, path: tuple[str, ...], lacking
     )
 
 
+def _led_astray(astray: LedAstray) -> Finding:
+    path, meant = ".".join(astray.path.links), ".".join(astray.meant)
+    return RULE.finding(
+        astray.path.recipe.source.path,
+        astray.path.at,
+        f"`{path}` leads nowhere: {astray.others} others in such sections lead to keys, and the file has `{meant}`",
+        help=f"write `{meant}`",
+        context=f"{astray.path.recipe.source.path}:{'.'.join(astray.path.where)}",
+    )
+
+
 _TRAIN = """# file: train.py
 import sys
 
@@ -129,9 +143,41 @@ schedule:
   steps: ${trainer.NAME}MARK
 """
 
+_MAPPED = """# file: train.py
+import sys
+
+from omegaconf import OmegaConf
+
+
+def main():
+    config = OmegaConf.load(sys.argv[1])
+    for source, target in config.train.mapping.items():
+        OmegaConf.update(config, target, OmegaConf.select(config, source))
+    return config.model.params.ckpt_path, config.model.params.seed
+
+
+main()
+"""
+
+
+def _mapped(name: str, target: str = "model.params.ckpt_path", more: str = "", source: str = "train.ckpt") -> str:
+    return f"""# file: configs/{name}.yaml
+model:
+  params: {{ckpt_path: null, seed: 1{more}}}
+train:
+  ckpt: weights/{name}
+  seed: 42
+  mapping:
+    {source}: {target}
+    train.seed: model.params.seed
+"""
+
+
 INCORRECT = (
     _TRAIN.replace("NAME", "max_steps").replace("MARK", "  # error: MP716"),
     _TRAIN.replace("${trainer.NAME}", '"run-${trainer.all_steps}"').replace("MARK", "  # error: MP716"),
+    # a path without braces, beside those of other recipes
+    _MAPPED + _mapped("small") + _mapped("large", "model.ckpt_path  # error: MP716"),
 )
 
 CORRECT = (
@@ -139,4 +185,8 @@ CORRECT = (
     # another file brings it in
     _TRAIN.replace("NAME", "max_steps").replace("MARK", "") + "# file: more.yaml\ntrainer:\n  max_steps: 3\n",
     _TRAIN.replace("${trainer.NAME}", "${oc.env:STEPS}").replace("MARK", ""),
+    _MAPPED + _mapped("small") + _mapped("large"),
+    # a key that is made so; names that are no paths of keys
+    _MAPPED + _mapped("small") + _mapped("large", "model.params.resume"),
+    _MAPPED + _mapped("small", "model.Small") + _mapped("large", "model.Large", ", Large: 1"),
 )

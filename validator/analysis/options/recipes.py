@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from functools import cached_property
 
-from validator.facts.config_files import Setting, settings_of
+from validator.facts.config_files import Setting, Settings
 from validator.files.languages import language
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.project import Project
@@ -128,5 +128,6 @@ def _sections_with(paths: frozenset[Links], recipe: Recipe) -> Counter[Links]:
 
 def recipe_of(source: SourceFile) -> Recipe | None:
     """The recipe in a file; None where nothing stands under keys there."""
-    rows = {each.path: each for each in settings_of(source).settings if not any(link.isdigit() for link in each.path)}
+    settings: Settings = source.facts.extra.get("settings", Settings())
+    rows = {each.path: each for each in settings.settings if not any(link.isdigit() for link in each.path)}
     return Recipe(source, rows) if rows else None
