@@ -139,6 +139,12 @@ class AskedLevels:
                 owner = asked_of(user, place)
                 if owner is not None:
                     yield from self._asked(user, owner, name, has_default=_tries(user, place))
+                elif not _puts(user, place):
+                    yield Asked(place, name, (Way(place, ()),), has_default=False)  # of what, nobody knows
+        elif place.value.op == "const" and str(place.value.data).endswith(f".{name}"):
+            yield Asked(
+                place, name, (Way(place, ()),), has_default=False
+            )  # `OmegaConf.select(config, "trainer.steps")`
 
     def _asked(self, place: Place, owner: Place, name: str, has_default: bool) -> Iterator[Asked]:
         ways = self.ways(owner)
@@ -172,12 +178,21 @@ class AskedLevels:
         return bool(kinds) and (not kinds.isdisjoint(_OF_PROJECT) or kinds <= _MADE_HERE)
 
 
-def _tries(call: Place, key: Place) -> bool:
-    """Whether a call looks something up, and goes on where nothing stands under the key."""
-    if call.value.op != "call" or key.number not in call.value.args[1:3]:
+def _tries(user: Place, key: Place) -> bool:
+    """Whether something that looks up a key goes on where there is none."""
+    if asked_of(user, key) is None:
         return False
-    at = 3 if call.method == "getattr" else 2
-    return call.method == "get" or call.method in ("pop", "getattr") and len(call.value.args) > at
+    if user.value.op == "compare":
+        return True
+    least = {"get": 0, "hasattr": 0, "pop": 3, "getattr": 4}.get(user.method if user.value.op == "call" else "")
+    return least is not None and len(user.value.args) >= least
+
+
+def _puts(user: Place, key: Place) -> bool:
+    """Whether something is put under a key."""
+    if user.value.op == "store_item":
+        return user.value.args[1] == key.number and user.value.args[2:] != (key.number,)
+    return user.value.op == "dict" and key.number in user.value.args[::2]
 
 
 def _is_read(place: Place) -> bool:
