@@ -33,8 +33,8 @@ def _of_recipe(row: Parted) -> Finding:
     return RULE.finding(
         row.recipe.source.path,
         row.recipe.setting(row.found, row.name).at,
-        f"the change moved `{row.name}` from {_section(row.wanted)} to {_section(row.found)};"
-        f" `{row.asked.unit.path}` still asks for it where it was",
+        f"the change moved `{row.name}`, which is {_section(row.found)} now;"
+        f" `{row.asked.unit.path}` still looks for it {_section(row.wanted)}",
         help=f"set `{_dotted(row.wanted, row.name)}`, or ask for it where it is now",
         related=[Related(row.asked.unit.path, row.asked.at[0], "asked for here")],
         context=_dotted(row.found, row.name),
@@ -45,9 +45,9 @@ def _of_code(row: Parted) -> Finding:
     return RULE.finding(
         row.asked.unit.path,
         row.asked.at,
-        f"`{row.name}` is asked of {_section(row.wanted)} since the change; recipes have it in {_section(row.found)},"
-        " where it was asked for before",
-        help=f"ask {_section(row.found)} for it, or move it in the recipes",
+        f"`{row.name}` is looked for {_section(row.wanted)} since the change; recipes have it {_section(row.found)},"
+        " where it was looked for before",
+        help=f"look for it {_section(row.found)}, or move it in the recipes",
         related=[
             Related(row.recipe.source.path, row.recipe.setting(row.found, row.name).at[0], f"`{row.name}` is set here")
         ],
@@ -60,7 +60,7 @@ def _dotted(section: tuple[str, ...], name: str) -> str:
 
 
 def _section(section: tuple[str, ...]) -> str:
-    return f"`{'.'.join(section)}`" if section else "the top level"
+    return f"in `{'.'.join(section)}`" if section else "at the top level"
 
 
 _TRAIN = """file: train.py

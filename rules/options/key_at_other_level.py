@@ -56,7 +56,7 @@ def _of_code(row: OtherLevel) -> Finding:
         place.at,
         f"no recipe has `{_dotted(row.wanted, row.name)}`, for which this asks, as the other keys tell:"
         f" {len(row.recipes)} set `{_dotted(row.found, row.name)}`, for which no code asks",
-        help=f"ask {_section(row.found)} for `{row.name}`",
+        help=f"look for `{row.name}` {_section(row.found)}",
         related=[Related(first.source.path, first.setting(row.found, row.name).at[0], f"`{row.name}` is set here")],
         context=f"{place.unit.qualname}:{_dotted(row.wanted, row.name)}",
     )
@@ -64,11 +64,13 @@ def _of_code(row: OtherLevel) -> Finding:
 
 def _of_recipe(row: OtherLevel) -> Finding:
     recipe, place = row.recipes[0], row.asked.place
-    others = f", where {len(row.siblings)} recipes like this one have it" if row.siblings else ""
+    count = len(row.siblings)
+    like = f"{count} recipes like this one have it" if count > 1 else "another recipe like this one has it"
+    others = f", where {like}" if count else ""
     return RULE.finding(
         recipe.source.path,
         recipe.setting(row.found, row.name).at,
-        f"`{row.name}` stands in {_section(row.found)}; `{_short(place.text)}` looks in {_section(row.wanted)}, as the"
+        f"`{row.name}` stands {_section(row.found)}; `{_short(place.text)}` looks {_section(row.wanted)}, as the"
         f" other keys that it is asked for tell{others}, and takes its default",
         help=f"set `{_dotted(row.wanted, row.name)}`",
         related=[
@@ -92,7 +94,7 @@ def _short(text: str) -> str:
 
 
 def _section(section: tuple[str, ...]) -> str:
-    return f"`{'.'.join(section)}`" if section else "the top level"
+    return f"in `{'.'.join(section)}`" if section else "at the top level"
 
 
 _PROGRAM = """# file: train.py

@@ -63,7 +63,7 @@ class OtherLevels:
     def _against_all(self, name: str, found: Links, having: tuple[Recipe, ...]) -> Iterator[OtherLevel]:
         """A key that all recipes which have it have in one section, and for which code asks another one."""
         rows = self.asked.asking(name)
-        if any(self.asked.may_ask(asked, found) for asked in rows):
+        if any(self.asked.may_ask(row, found) for row in rows):
             return
         tried = [(asked, *self.asked.levels(asked)) for asked in rows if asked.has_default]
         sure = [
@@ -77,28 +77,35 @@ class OtherLevels:
     def _is_out_of_reach(self, name: str, found: Links, count: int) -> bool:
         """Whether nothing takes a key of a section but who asks for it by its name: the code that takes the section
         leaves the others in it; or where no code takes it, nothing in the project has such a name."""
-        reads = self.project.analysis(KeyReads)
         if found and count >= _SEVERAL:
-            return not reads.goes_away(found)
-        return "_" in name and name not in reads.taken
+            return not self.project.analysis(KeyReads).goes_away(found)
+        return self._is_own(name)
 
     def _against_siblings(self, name: str, recipe: Recipe) -> Iterator[OtherLevel]:
         """A key that siblings of a recipe have in the section that is asked for it, and it alone has in another one."""
         (found,) = recipe.homes[name]
         siblings = [each for each in self.recipes.siblings(recipe) if name in each.homes]
         wanted = {home for each in siblings for home in each.homes[name]}
-        if len(siblings) < _SEVERAL or len(wanted) != 1 or found in wanted or not recipe.is_alike(found, siblings):
+        if len(wanted) != 1 or found in wanted or not recipe.is_alike(found, siblings):
             return
         (level,) = wanted
         rows = self.asked.asking(name) if level in recipe.sections else ()
+        if any(found in self.asked.levels(row)[0] for row in rows):
+            return
+        if len(siblings) < _SEVERAL and not self._is_for_these(name, rows, found):
+            return
         for asked in rows:
-            if asked.has_default and level in self.asked.levels(asked)[0] and not self._is_asked(rows, found):
+            if asked.has_default and level in self.asked.levels(asked)[0]:
                 yield OtherLevel(name, (recipe,), found, asked, level, tuple(siblings))
                 return
 
-    def _is_asked(self, rows: tuple[Asked, ...], section: Links) -> bool:
-        """Whether any place is seen to ask a section."""
-        return any(section in self.asked.levels(row)[0] for row in rows)
+    def _is_for_these(self, name: str, rows: tuple[Asked, ...], found: Links) -> bool:
+        """Whether nothing but the places that ask for a key of several words may take it, and none of them where it
+        stands."""
+        return self._is_own(name) and not any(self.asked.may_ask(row, found) for row in rows)
+
+    def _is_own(self, name: str) -> bool:
+        return "_" in name and name not in self.project.analysis(KeyReads).taken
 
     # -- what else may set it ------------------------------------------------------------------------------
 
