@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.definitions import Method
 from validator.drift.change import Change
 from validator.drift.names.choices import Removed
 from validator.drift.names.markers import Markers, Stale
@@ -78,7 +79,7 @@ def _unheard(row: Unheard) -> Finding:
     place, old = row.given.new, row.given.old
     where = f"`{old}` is still asked for in {row.readers[0].path}" if row.readers else ""
     if row.takers:
-        where = f"`{old}`, a parameter of `{row.takers[0].name}`, gets nothing here any more"
+        where = f"`{old}`, a parameter of `{_shown(row.takers[0])}`, gets nothing here any more"
     elif row.others:
         where = f"{len(row.others)} others of the kind are still given `{old}`"
     related = [Related(each.path, each.at[0], f"`{old}` is asked for here") for each in row.readers[:3]]
@@ -92,6 +93,11 @@ def _unheard(row: Unheard) -> Finding:
         related=related,
         context=f"{place.unit.qualname if place.unit else ''}:{old}>{place.name}",
     )
+
+
+def _shown(method: Method) -> str:
+    """A function as callers name it: a constructor is its class."""
+    return method.cls.name if method.cls is not None and method.name == "__init__" else method.name
 
 
 def _unnamed(row: Unnamed) -> Finding:
@@ -341,6 +347,35 @@ def run(params: SamplingParams):
     return sample(**{{key: value for key, value in asdict(params).items() if key in known}})
 """
 
+_GENERATING = """# file: rl/__init__.py
+# file: rl/trainer.py
+class Trainer:
+    def __init__(self, actor, micro_train_batch_size=8, micro_rollout_batch_size=8, **generate_kwargs):
+        self.sizes = micro_train_batch_size, micro_rollout_batch_size
+        self.actor, self.generate_kwargs = actor, generate_kwargs
+
+    def rollout(self, prompts):
+        return self.actor.generate(prompts, **self.generate_kwargs)
+
+
+class RayTrainer(Trainer):
+    def __init__(self, *args, remote=None, **kwargs):
+        self.remote = remote
+        super().__init__(*args, **kwargs)
+# before: rl/train.py
+from rl.trainer import RayTrainer
+
+
+def fit(actor, args):
+    return RayTrainer(actor, remote=args.remote, micro_train_batch_size=args.size, temperature=0.7)
+# file: rl/train.py
+from rl.trainer import RayTrainer
+
+
+def fit(actor, args):
+    return RayTrainer(actor, remote=args.remote, {name}=args.size, temperature=0.7){mark}
+"""
+
 _SCRIPT = """#!/bin/bash
 export NAME=1MARK
 python train.py
@@ -547,6 +582,8 @@ class Config:
 def masked(config, loss):
     return loss * config.loss_masks  # error: MP908
 """,
+    # a keyword that a `**` carries to a library now, in place of a parameter of the class
+    _GENERATING.format(name="train_micro_batch_size", mark="  # error: MP908"),
 )
 CORRECT = (
     # who asks was changed, too, or asks for both
@@ -769,4 +806,7 @@ def share(model, size):
     group = mpu.get_tensor_and_context_parallel_group()
     return model(size, group)
 """,
+    # another parameter, and a name that a library's object has
+    _GENERATING.format(name="micro_rollout_batch_size", mark=""),
+    _GENERATING.format(name="max_new_tokens", mark=""),
 )

@@ -129,15 +129,28 @@ class UnheardNames:
         ends = self._handed_on.ends(callee)
         first = [each for each in functions_run(callee) if each is not None]
         if first and ends is None:
-            return None
+            return self._left_to_default(given, first)
         takers, on_the_way = (ends.takers, ends.on_the_way) if first and ends is not None else (None, set[str]())
         takers = self._named_like(call, given) if takers is None else takers
         taking = tuple(each for each in dict.fromkeys((*first, *takers)) if given.old in named_parameters(each))
         for taker in takers:
             keys = keys_read(self.after.flow, taker)
-            if keys is None or given.new.name in keys | on_the_way | named_parameters(taker):
+            if keys is None:
+                return self._left_to_default(given, [*takers, *(each for each in taking if each not in takers)])
+            if given.new.name in keys | on_the_way | named_parameters(taker):
                 return None
         return Unheard(given, takers=taking) if taking else None
+
+    def _left_to_default(self, given: Given, run: list[Method]) -> Unheard | None:
+        """A keyword that a `**` carries to where nothing is known, in place of one that was a parameter on the way:
+        that one has its default now. The name of now stands nowhere else, and no library's object has it."""
+        name = given.new.name
+        taking = tuple(each for each in dict.fromkeys(run) if given.old in named_parameters(each))
+        if not taking or not is_telling(name) or not is_telling(given.old):
+            return None
+        others = [row for row in self.after.occurrences(name) if (row.unit, row.kind) != (given.new.unit, "keyword")]
+        alone = not others and not any(self.change.before.occurrences(name))
+        return Unheard(given, takers=taking) if alone else None
 
     def _named_like(self, call: Place, given: Given) -> list[Method]:
         """The methods of the project that a call of an object of which nothing is known may run, as the keyword of
