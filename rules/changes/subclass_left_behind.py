@@ -5,8 +5,9 @@ What it does
     that the base had before, where a call fits the base alone; an override of a method that the base no longer has, or
     has under another name, and that nothing calls any more, be it by a text that its callers put a name together of
     (`getattr(callback, f"on_{event}")`); an override that got a name for which nobody asks, so that callers reach what
-    it overrode; and a class that is made although a method that it
-    inherits is abstract since the change.
+    it overrode; a method of a family of classes that takes its parameters in another order than what it overrides, or
+    than what overrides it, since the change, where a call passes them by position; and a class that is made although a
+    method that it inherits is abstract since the change.
 
 Why is this bad
     TypeError, as soon as the program runs with that subclass; or the base's way of doing it, without a word.
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 
 from validator.analysis.interfaces.binding import signature
 from validator.drift.change import Change
+from validator.drift.interfaces.override_orders import OverrideOrders, Reordered
 from validator.drift.interfaces.subclasses import LeftAbstract, LeftOverride, Subclasses, Unhooked
 from validator.finding import Finding, Related
 from validator.rule import Rule
@@ -33,6 +35,8 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield _abstract(each)
     for method in subclasses.unhooked:
         yield _unhooked(method)
+    for reordered in change.analysis(OverrideOrders).rows:
+        yield _reordered(reordered)
 
 
 def _override(row: LeftOverride) -> Finding:
@@ -50,6 +54,24 @@ def _override(row: LeftOverride) -> Finding:
             Related(row.site.unit.path, row.site.call.at[0], "the call"),
         ],
         context=f"{override.qualname}:{base.cls.name}",
+    )
+
+
+def _reordered(row: Reordered) -> Finding:
+    method, other = row.method, row.other
+    assert method.cls is not None
+    assert other.cls is not None
+    return RULE.finding(
+        method.path,
+        method.facts.name_at,
+        f"`{method.cls.name}.{method.name}` takes by position as `{row.name}` since the change what "
+        f"`{other.cls.name}.{other.name}` takes as `{row.others}`, and callers pass it by position",
+        help=f"keep the order of `{signature(other)}`, or change all classes of the family and their callers",
+        related=[
+            Related(other.path, other.facts.name_at[0], f"`{other.cls.name}.{other.name}`"),
+            Related(row.path, row.at[0], "a call that passes it by position"),
+        ],
+        context=f"{method.qualname}:{other.cls.name}",
     )
 
 
@@ -90,6 +112,32 @@ def _abstract(row: LeftAbstract) -> Finding:
         context=f"{row.cls.qualname}:{row.method.name}",
     )
 
+
+_ORDERS = """# file: flows/__init__.py
+# file: flows/base.py
+class Flow:
+    def from_pretrained(self, path, denoiser=None, lora=None):
+        self.path, self.denoiser, self.lora = path, denoiser, lora
+# before: flows/wan.py
+from flows.base import Flow
+
+
+class WanFlow(Flow):
+    def from_pretrained(self, path, denoiser=None, lora=None):
+        self.path, self.denoiser = path, denoiser
+# file: flows/wan.py
+from flows.base import Flow
+
+
+class WanFlow(Flow):
+    def from_pretrained(self, path, {order}):{mark}
+        self.path, self.denoiser = path, denoiser
+# file: train.py
+def train(make, config, path, denoiser, lora):
+    flow = make(config)
+    {call}
+    return flow
+"""
 
 _CALLBACKS = """class Checkpoint:
     def {first}(self, trainer):
@@ -278,6 +326,10 @@ class Pairs:
 def batches(source, indices):
     return [source.count_frames(index) for index in indices]
 """,
+    # another order of what callers pass by position, for one class of a family
+    _ORDERS.format(
+        order="lora=None, denoiser=None", mark="  # error: MP910", call="flow.from_pretrained(path, denoiser, lora)"
+    ),
 )
 CORRECT = (
     # somebody asks for it under the new name
@@ -419,5 +471,40 @@ class Several(Group):
         for group in self.groups:
             args, kwargs = group.before_forward(args, kwargs)
         return args, kwargs
+""",
+    # callers pass it by its name; both classes have the new order
+    _ORDERS.format(
+        order="lora=None, denoiser=None", mark="", call="flow.from_pretrained(path, lora=lora, denoiser=denoiser)"
+    ),
+    """# file: flows.py
+class Flow:
+    def from_pretrained(self, path, lora=None, denoiser=None):
+        self.path, self.denoiser, self.lora = path, denoiser, lora
+
+
+class WanFlow(Flow):
+    def from_pretrained(self, path, lora=None, denoiser=None):
+        self.path, self.denoiser = path, denoiser
+
+
+def train(make, config, path, denoiser, lora):
+    flow = make(config)
+    flow.from_pretrained(path, lora, denoiser)
+    return flow
+# before: flows.py
+class Flow:
+    def from_pretrained(self, path, denoiser=None, lora=None):
+        self.path, self.denoiser, self.lora = path, denoiser, lora
+
+
+class WanFlow(Flow):
+    def from_pretrained(self, path, denoiser=None, lora=None):
+        self.path, self.denoiser = path, denoiser
+
+
+def train(make, config, path, denoiser, lora):
+    flow = make(config)
+    flow.from_pretrained(path, denoiser, lora)
+    return flow
 """,
 )
