@@ -10,7 +10,8 @@ What it does
     a program of the project, in texts that lead to parameters of a model (`"module.encoder.fc"`, `if "fc" in
     name`). Also: a parameter that options or fields filled by its name, handed on as a whole
     (`Model(**vars(args))`), and a key that a dictionary no longer gets while who reads that dictionary, told by a
-    key beside that nothing else has, still looks it up, or that only the default of an option names; an attribute
+    key beside that nothing else has, still looks it up, or that only the default of an option names; a variable of a
+    function that hands out its `locals()`, where an object that keeps them is asked for it; an attribute
     that others still store on objects of a class which reads it under another name now; a class that a list of
     names in its file still calls as before (`_no_split_modules`); and a key that a file of settings (YAML, JSON,
     TOML) still has, while all that looked it up before asks for another one in its place; and a
@@ -41,6 +42,7 @@ from validator.drift.names.occurrences import Occurrence, name_span
 from validator.drift.names.parameter_paths import ParameterPaths
 from validator.drift.names.removed import Lost, Names
 from validator.drift.names.saved_keys import Dropped, SavedKeys
+from validator.drift.names.shown_locals import LostVariable, ShownLocals
 from validator.drift.names.spread import Spread, Unfilled
 from validator.drift.names.tables import Missing, Tables
 from validator.drift.names.targets import Targets
@@ -77,6 +79,8 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield _unfilled(row)
     for dropped in change.analysis(SavedKeys).dropped:
         yield _dropped(dropped)
+    for variable in change.analysis(ShownLocals).lost:
+        yield _variable(variable)
     taken: dict[tuple[str, str, str], list[Missing]] = {}
     for missing in change.analysis(Tables).missing:
         taken.setdefault((missing.table.name, missing.key, missing.place.path), []).append(missing)
@@ -160,6 +164,20 @@ def _dropped(row: Dropped) -> Finding:
         help=f"put `{row.key}` there again, or do not ask for it",
         related=[Related(made.unit.path, made.unit.at(made.unit.code.values[made.number].at)[0], "the dictionary")],
         context=f"{place.unit.qualname}:{row.key}>",
+    )
+
+
+def _variable(row: LostVariable) -> Finding:
+    place, unit = row.place, row.unit
+    assert place.unit is not None
+    return RULE.finding(
+        place.path,
+        place.at,
+        f"`{unit.qualname}` has no variable `{row.name}` since the change, which is asked for here in the `locals()` "
+        f"that it passes to `{row.shown.method}`",
+        help=f"call the variable `{row.name}`, or ask for it by the name that it has now",
+        related=[Related(unit.path, unit.code.at[0], f"`{unit.qualname}` as it is now")],
+        context=f"{place.unit.qualname}:{row.name}>",
     )
 
 
@@ -483,6 +501,52 @@ def main(path, error):
     {first}
     config["weights"]["mae"] *= config["rate"]{mark}
     return loss(config, error)
+"""
+
+_SHOWN_LOCALS = """# file: callbacks.py
+class Callback:
+    def __init__(self):
+        self.locals = {{}}
+
+    def update_locals(self, shown):
+        self.locals.update(shown)
+        self.update_children(shown)
+
+    def update_children(self, shown):
+        pass
+
+    def on_step(self):
+        return True
+
+
+class Several(Callback):
+    def update_children(self, shown):
+        for each in self.callbacks:
+            each.update_locals(shown)
+
+
+class StopOnEpisodes(Callback):
+    def on_step(self):
+        assert "{asked}" in self.locals
+        return sum(self.locals["{asked}"]) < 10{mark}
+# before: driver.py
+class Driver:
+    def rollout(self, env, actions):
+        for action in actions:
+            obs, rewards, dones = env.step(action)
+            self.callback.update_locals(locals())
+            if not self.callback.on_step():
+                return None
+        return obs, rewards, dones
+# file: driver.py
+class Driver:
+    def rollout(self, env, actions):
+        for action in actions:
+            obs, rewards, ended = env.step(action)
+            self.callback.update_locals(locals())
+            if not self.callback.on_step():
+                return None
+        return obs, rewards, ended
 """
 
 INCORRECT = (
@@ -1208,6 +1272,8 @@ class EmbedImages(Unit):
     def process(self, pipe, first_image, last_image, height, width):
         return pipe.encode([first_image, last_image], height, width)
 """,
+    # a variable that callbacks find by its name
+    _SHOWN_LOCALS.format(asked="dones", mark="  # error: MP901"),
 )
 CORRECT = (
     _WEIGHTS.format(set="", test=' and "mae" in config.weights', mark=""),
@@ -1815,4 +1881,5 @@ def result(info):
         return info["battle_won"]
     return None
 """,
+    _SHOWN_LOCALS.format(asked="ended", mark=""),
 )
