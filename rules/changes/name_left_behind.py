@@ -80,7 +80,8 @@ def check_change(change: Change) -> Iterator[Finding]:
     for dropped in change.analysis(SavedKeys).dropped:
         yield _dropped(dropped)
     for variable in change.analysis(ShownLocals).lost:
-        yield _variable(variable)
+        if (variable.place.path, variable.place.at, variable.name) not in seen:
+            yield _variable(variable)
     taken: dict[tuple[str, str, str], list[Missing]] = {}
     for missing in change.analysis(Tables).missing:
         taken.setdefault((missing.table.name, missing.key, missing.place.path), []).append(missing)
@@ -547,6 +548,13 @@ class Driver:
             if not self.callback.on_step():
                 return None
         return obs, rewards, ended
+
+
+class Evaluation:
+    def run(self, env, actions):
+        for action in actions:
+            obs, rewards, dones = env.step(action)
+        return {{"obs": obs, "rewards": rewards, "dones": dones}}
 """
 
 INCORRECT = (

@@ -224,7 +224,7 @@ class Objects:
         if any(_contradicts(o, classes) for o in closed.objs):
             return self._passed(root) if root.value.op == "param" else closed
         kept = frozenset(o for o in closed.objs if o[0] in ("inst", "self") and not classes.isdisjoint(o[1].mro))
-        return Val(kept) if classes else UNKNOWN
+        return Val(kept or said.objs) if classes else UNKNOWN
 
     def _passed(self, parameter: Place) -> Val:
         """What callers pass for a parameter, whatever its annotation says."""

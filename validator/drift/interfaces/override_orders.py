@@ -62,8 +62,8 @@ class OverrideOrders:
             earlier = self._before(other)
             if place < 0 or earlier is None or _first_exchanged(old, earlier) >= 0:
                 continue
-            for unit, call in self._calls(new.name):
-                if len(call.positional) > place and self._may_reach(unit, call, new, other):
+            for unit, number, call in self._calls(new.name):
+                if len(call.positional) > place and self._may_reach(unit, number, call, (new, other)):
                     yield Reordered(new, other, _order(new)[place], _order(other)[place], unit.path, call.at)
                     return
 
@@ -79,8 +79,8 @@ class OverrideOrders:
         module = self.change.before.module(method.module.source.absolute)
         return module.functions.get(method.qualname) if module is not None else None
 
-    def _calls(self, name: str) -> Iterator[tuple[Unit, Call]]:
-        """The calls of methods of a name that spread nothing."""
+    def _calls(self, name: str) -> Iterator[tuple[Unit, int, Call]]:
+        """The calls of methods of a name that spread nothing, with the value that bears the name."""
         for row in self.after.occurrences(name):
             unit, number = row.unit, row.number
             if unit is None or row.kind != "attribute" or row.role != "asks" or is_foreign(row.path):
@@ -90,7 +90,7 @@ class OverrideOrders:
                 n for n, v in calls if v.op == "call" and v.args[0] == number and not {"*", "**"} & {*v.data.names}
             ]
             if plain and self._is_of_project(unit, number):
-                yield from ((unit, call_of(unit, user)) for user in plain)
+                yield from ((unit, number, call_of(unit, user)) for user in plain)
 
     def _is_of_project(self, unit: Unit, number: int) -> bool:
         """Whether what is asked for a method may be an object of the project: no library's class, module or object."""
@@ -103,13 +103,18 @@ class OverrideOrders:
             return False
         return not self.after.is_of_library(unit, number) and not self.after.is_made_by_library(unit, number)
 
-    def _may_reach(self, unit: Unit, call: Call, new: Method, other: Method) -> bool:
-        """Whether a call may be one of the family: it fits the method that kept its order, and stands in one of its
-        classes or fits no method of the name outside of it."""
-        family = {new, *self._family(new), *self._family(other)}
+    def _may_reach(self, unit: Unit, number: int, call: Call, pair: tuple[Method, Method]) -> bool:
+        """Whether a call may be one of a family: it fits the method that kept its order, and is asked of an object of
+        one of its classes, or fits no method of the name outside of it."""
+        new, other = pair
+        family = {new, other, *self._family(new), *self._family(other)}
         others = [each for each in self.after.methods.get(new.name, ()) if each not in family and each.cls is not None]
-        is_inside = unit.cls in {each.cls for each in family}
-        return _fits(other, call) and (is_inside or not any(_fits(each, call) for each in others))
+        classes = self.after.classes_of(unit, number)
+        if not _fits(other, call):
+            return False
+        if classes:
+            return any(new in cls.find_below(new.name).values() for cls in classes)
+        return unit.cls in {each.cls for each in family} or not any(_fits(each, call) for each in others)
 
 
 def _fits(method: Method, call: Call) -> bool:

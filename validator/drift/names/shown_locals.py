@@ -71,6 +71,7 @@ class ShownLocals:
         seen: set[tuple[Unit, str]] = set()
         for name in sorted(gone):
             rows = [row for row in self.after.occurrences(name) if row.kind == "key" and row.role in _ASKING]
+            rows.sort(key=lambda each: each.role)  # who asks, before who tests
             for row in rows if kept and not self._is_shown_otherwise(shown, name, kept) else ():
                 if row.unit is None or is_test(row.path) or (row.unit, name) in seen or row.unit.cls is None:
                     continue
@@ -95,10 +96,8 @@ class ShownLocals:
 
     def _is_shown_otherwise(self, shown: Shown, name: str, kept: frozenset[tuple[ClassDef, str]]) -> bool:
         """Whether the same attribute gets a variable of the name from a call of another method too."""
-        for row in self._all:
-            if name in row.names and row.method != shown.method and self._kept(row) & kept:
-                return True
-        return False
+        others = (row for row in self._all if name in row.names and row.method != shown.method)
+        return any(self._kept(row) & kept for row in others)
 
     @cached_property
     def _all(self) -> list[Shown]:

@@ -131,8 +131,10 @@ class Texts:
             return []  # who puts it and who takes it have it of the change
         others = [each for each in _places(self.change.after, old) if not self._is_own_option(each[0], old)]
         asked = old.isidentifier() or old.startswith("--")  # by an attribute
-        if not asked and len(given := _given_to(self.change.before, old)) == 1 and "" not in given:
+        if not asked and len(taking := _given_to(self.change.before, old)) == 1 and "" not in taking:
             return []  # all hand it to one function that reports it: nobody looks for it
+        given = {row.path for row in self._asked(old) if row.role == "defines"}
+        others.sort(key=lambda place: place[0] in given)  # first who has it of elsewhere
         return others if len(others) < len(_places(self.change.before, old)) else []
 
     def _is_own_option(self, path: str, text: str) -> bool:
