@@ -23,6 +23,7 @@ from validator.drift.change import Change
 from validator.drift.interfaces.half_wired import HalfWired, HalfWiredOptions
 from validator.drift.interfaces.kinds import Kinds, Misfit
 from validator.drift.interfaces.relied_defaults import ReliedDefaults, Relying
+from validator.drift.names.default_types import DefaultTypes, Narrowed
 from validator.drift.names.defaults import Defaults
 from validator.finding import Finding, Related
 from validator.rule import Rule
@@ -47,6 +48,19 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield _misfit(misfit)
     for wired in change.analysis(HalfWiredOptions).rows:
         yield _half_wired(wired)
+    for narrowed in change.analysis(DefaultTypes).narrowed:
+        yield _narrowed(narrowed)
+
+
+def _narrowed(row: Narrowed) -> Finding:
+    return RULE.finding(
+        row.unit.path,
+        row.at,
+        f"the flag of `{row.name}` takes whole numbers alone since the change: ml_collections goes by the type of the "
+        f"default, which was {row.old!r}",
+        help=f"write `{float(row.new)!r}`",
+        context=f"{row.unit.qualname}:{row.name}",
+    )
 
 
 def _half_wired(row: HalfWired) -> Finding:
@@ -219,6 +233,44 @@ class Plan:
         return {use}{mark}
 """
 
+_COLLECTION = """# before: config.py
+import ml_collections
+
+
+def get_config():
+    config = ml_collections.ConfigDict()
+    config.train = train = ml_collections.ConfigDict()
+    train.steps = 50
+    train.fraction = {before}
+    return config
+# file: config.py
+import ml_collections
+
+
+def get_config():
+    config = ml_collections.ConfigDict()
+    config.train = train = ml_collections.ConfigDict()
+    train.steps = 50
+    train.fraction = {after}
+    return config
+# before: small.py
+from config import get_config
+
+
+def get_small():
+    config = get_config()
+    config.train.fraction = 0.5
+    return config
+# file: small.py
+from config import get_config
+
+
+def get_small():
+    config = get_config()
+    config.train.fraction = 1
+    return config
+"""
+
 INCORRECT = (
     # an option that reaches one of two parts
     _TOKENS.format(flag="--num-tokens", name="num_tokens", passed="args.width", mark="  # error: MP909"),
@@ -302,6 +354,8 @@ def clipped(ratio, clip_range=0.2):
 def from_config(ratio, config):
     return clipped(ratio, getattr(config, "clip_range", 0.2))
 """,
+    # a flag of which the default tells the type
+    _COLLECTION.format(before="1.0", after="1  # error: MP909"),
 )
 CORRECT = (
     _TOKENS.format(flag="--num-tokens", name="num_tokens", passed="args.width, num_tokens=args.num_tokens", mark=""),
@@ -420,4 +474,6 @@ class Algorithm:
 def clipped(ratio, clip_range=0.1):
     return ratio.clamp(1 - clip_range, 1 + clip_range)
 """,
+    # another number; what is given to a setting that has its type
+    _COLLECTION.format(before="1.0", after="2.0"),
 )
