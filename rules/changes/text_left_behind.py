@@ -14,8 +14,10 @@ What it does
     environment, a keyword), where nothing in the project asks for the new name, while the old one is still asked for
     there (`getattr(config, "use_flash", False)`), or is what all others of the kind are given (`dict(type="Collect",
     …)`); a keyword that was a parameter and falls into a `**` where it is lost; and a parameter that fields or options
-    filled by its name, handed on as a whole, which have the old one. Silent where the change
-    itself writes the old text too, as an alias, or the new one in a statement that stands for none with the old one.
+    filled by its name, handed on as a whole, which have the old one; and a value of a recipe that nothing in the
+    program knows, where a function asks for the one of before among several and raises for all others. Silent where
+    the change itself writes the old text too, as an alias, or the new one in a statement that stands for none with the
+    old one.
 
 Why is this bad
     Who writes and who reads no longer mean the same: a checkpoint that is not found, a KeyError, a setting that is not
@@ -34,6 +36,7 @@ from validator.drift.names.occurrences import name_span
 from validator.drift.names.spread import Spread, Unnamed
 from validator.drift.names.texts import Texts
 from validator.drift.names.unheard import Unheard, UnheardNames
+from validator.drift.names.unknown_choices import UnknownChoice, UnknownChoices
 from validator.finding import Finding, Related
 from validator.rule import Rule
 
@@ -72,6 +75,22 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield _unheard(unheard)
     for unnamed in change.analysis(Spread).unnamed:
         yield _unnamed(unnamed)
+    for choice in change.analysis(UnknownChoices).rows:
+        yield _unknown(choice)
+
+
+def _unknown(row: UnknownChoice) -> Finding:
+    """A value of a recipe that no code knows."""
+    name, value, taker = row.setting.path[-1], row.setting.value, row.unit.qualname
+    return RULE.finding(
+        row.path,
+        row.setting.value_at,
+        f"nothing knows `{value}`, which was `{row.old}` before the change: `{taker}` asks for "
+        f"{', '.join(map(repr, row.choices))}, and raises for others",
+        help=f"give `{name}` one of these, or let `{taker}` take `{value}`",
+        related=[Related(row.unit.path, row.line, f"`{row.old}` is asked for here")],
+        context=f"{'.'.join(row.setting.path)}:{row.old}>{value}",
+    )
 
 
 def _unheard(row: Unheard) -> Finding:
@@ -387,6 +406,44 @@ import os
 print(os.environ.get("USE_FLASH", "0") == "1")
 """
 
+_SPACED = """# before: config.yaml
+timestep_spacing: uniform_trailing
+{name}: cosine
+# file: config.yaml
+timestep_spacing: {spacing}
+{name}: {schedule}
+# file: sampler.py
+import sys
+
+import yaml
+
+
+def make_timesteps(method, steps):
+    if method == "uniform":
+        return list(range(0, 1000, 1000 // steps))
+    elif method == "uniform_trailing":
+        return list(range(1000, 0, -1000 // steps))
+    else:
+        raise NotImplementedError(f"no method {{method}}")
+
+
+def make_betas(beta_schedule):
+    if beta_schedule in ("linear", "cosine"):
+        return beta_schedule
+    raise ValueError(beta_schedule)
+
+
+def main():
+    with open(sys.argv[1]) as file:
+        config = yaml.safe_load(file)
+    return sample(**config)
+
+
+def sample(steps=50, **options):
+    timesteps = make_timesteps(options["timestep_spacing"], steps)
+    return timesteps, make_betas(options["{name}"])
+"""
+
 INCORRECT = (
     # an attribute of a library's object, which the project alone reads, with a default
     _given("rl/train.py", _CONFIGURED, "use_start_end", "start_end_tokens", _CAPTIONER, _ERROR),
@@ -584,6 +641,9 @@ def masked(config, loss):
 """,
     # a keyword that a `**` carries to a library now, in place of a parameter of the class
     _GENERATING.format(name="train_micro_batch_size", mark="  # error: MP908"),
+    # a value of a recipe that the function which asks for it does not know; one word, of what is called alike
+    _SPACED.format(name="beta_schedule", spacing="trailing  # error: MP908", schedule="cosine"),
+    _SPACED.format(name="beta_schedule", spacing="uniform_trailing", schedule="squared  # error: MP908"),
 )
 CORRECT = (
     # who asks was changed, too, or asks for both
@@ -809,4 +869,7 @@ def share(model, size):
     # another parameter, and a name that a library's object has
     _GENERATING.format(name="micro_rollout_batch_size", mark=""),
     _GENERATING.format(name="max_new_tokens", mark=""),
+    # another choice; one word, of what is called otherwise
+    _SPACED.format(name="beta_schedule", spacing="uniform", schedule="linear"),
+    _SPACED.format(name="betas", spacing="uniform", schedule="squared"),
 )

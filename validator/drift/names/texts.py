@@ -230,7 +230,7 @@ def _is_sought(side: Side, text: str) -> bool:
     is only handed on, a default, say, no other place depends."""
     if any(row.kind in _SOUGHT and not is_test(row.path) for row in side.occurrences(text)):
         return True
-    for unit, number in _constants(side, text):
+    for unit, number in constants(side, text):
         for user in (number, *_holders(unit, number)):
             for value in (unit.code.values[each] for each in unit.users.get(user, ())):
                 if value.op in ("compare", "item") or value.op == "dict" and user in value.args[::2]:
@@ -243,7 +243,7 @@ def _holders(unit: Unit, number: int) -> Iterator[int]:
     return (user for user in unit.users.get(number, ()) if unit.code.values[user].op in ("tuple", "list", "set"))
 
 
-def _constants(side: Side, text: str) -> Iterator[tuple[Unit, int]]:
+def constants(side: Side, text: str) -> Iterator[tuple[Unit, int]]:
     """Where a text stands in the program, but for tests."""
     for source in side.project.files.values():
         module = side.project.modules.get(source.absolute)
