@@ -7,10 +7,11 @@ What it does
     collectives, barriers, waits, `zero_grad`, `set_epoch`, seeds, gather contexts, and functions of the project. Also a
     barrier, wait or collective that stood among calls which a new function makes now, without it; and a call that was
     made on several things (`zero_grad` of two optimizers, `set_epoch` of a loader and of its sampler), and is made on
-    all but one of them now, also where the others moved. And an attribute of another object that was set to what the
-    function still computes, where the object is a library's, or of a class that reads the attribute; a note, but of
-    libraries that are about ranks. Silent where the change makes the call elsewhere, where what
-    the function calls makes it on the same thing, or on a module that holds it, where the change takes away the
+    all but one of them now, also where the others moved. And a condition that let clipping and steps of an optimizer
+    run only where the gradients of all steps are accumulated (`sync_gradients`). And an attribute of another object
+    that was set to what the function still computes, where the object is a library's, or of a class that reads the
+    attribute; a note, but of libraries that are about ranks. Silent where the change makes the call elsewhere, where
+    what the function calls makes it on the same thing, or on a module that holds it, where the change takes away the
     object whose method it is, or only asks whether there is what the call needs. A note of a context of precision
     (`autocast`).
 
@@ -116,6 +117,35 @@ class Reward:
         (loss * mask).backward()
         self.saver.maybe_wait_for_copies()
         self.optimizers.step()
+"""
+
+_ACCUMULATED = """# before: train.py
+def train(accelerator, model, optimizer, loader, config):
+    model.train()
+    losses = []
+    for batch in loader:
+        with accelerator.accumulate(model):
+            loss = model(**batch).loss
+            accelerator.backward(loss)
+            if accelerator.sync_gradients:
+                accelerator.clip_grad_norm_(model.parameters(), config.max_norm)
+            optimizer.step()
+            optimizer.zero_grad()
+        losses.append(loss.detach())
+    return losses
+# file: train.py
+def train(accelerator, model, optimizer, loader, config):
+    model.train()
+    losses = []
+    for batch in loader:
+        with accelerator.accumulate(model):
+            loss = model(**batch).loss
+            accelerator.backward(loss)
+            {now}
+            optimizer.step()
+            optimizer.zero_grad()
+        losses.append(loss.detach())
+    return losses
 """
 
 INCORRECT = (
@@ -777,6 +807,10 @@ class Buckets:
         main.wait_stream(self.streams[self.last])  # error: MP905
         self.open = False
 """,
+    # gradients of each step are clipped, before the others are added
+    _ACCUMULATED.format(
+        now="accelerator.clip_grad_norm_(model.parameters(), config.max_norm)  # error: MP905",
+    ),
 )
 CORRECT = (
     # the same is sent by a method of a group; two barriers of which each way passes one
@@ -1438,4 +1472,9 @@ class Arguments:
     def reports(self):
         return len(self.report_to)
 """,
+    # asked otherwise
+    _ACCUMULATED.format(
+        now="if accelerator.gradient_state.sync_gradients:\n"
+        "                accelerator.clip_grad_norm_(model.parameters(), config.max_norm)",
+    ),
 )

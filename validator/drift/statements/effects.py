@@ -54,6 +54,7 @@ from validator.drift.statements.surroundings import (
     is_about_sizes,
     is_alone,
     is_guard,
+    is_less_guarded,
     is_mode,
     is_needed,
     is_report,
@@ -196,12 +197,14 @@ class Effects:
                 kind, name = self._effect(edit.old, pair)
                 if name and name not in _decorators(pair.new) and not any(f"{name}(" in text for text in here):
                     yield Lost(pair, edit.old, kind, name, line_of(old, new, edit.old), "")
-            elif (
-                len(edits) <= _FEW
-                and is_guard(edit.old.node, old, new, inside)
-                and not self._are_waited_for([each for each in new if each.text in inside], edit.old.node)
-            ):
+            elif len(edits) <= _FEW and self._is_let_go(edit.old.node, old, new, inside):
                 yield Lost(pair, edit.old, "guard", edit.old.text, line_of(old, new, edit.old), "")
+
+    def _is_let_go(self, node: ast.stmt, old: list[Statement], new: list[Statement], inside: list[str]) -> bool:
+        """Whether what stood under a condition runs now on ranks, or in steps, that it kept out."""
+        if is_guard(node, old, new, inside):
+            return not self._are_waited_for([each for each in new if each.text in inside], node)
+        return _is_of_last_step(node, old, new, inside)
 
     def _are_waited_for(self, rows: list[Statement], guard: ast.stmt) -> bool:
         """Whether what left a condition that let one rank in are calls that all ranks must make: there it hung."""
@@ -613,6 +616,27 @@ def _undecorated(pair: Pair, new: list[Statement]) -> Iterator[Lost]:
         if name in names and name not in left and not inside:
             statement = Statement(f"@{decorator}", new[0].node, ())
             yield Lost(pair, statement, "decorator", name, pair.new.code.at[0], "")
+
+
+def _is_of_last_step(node: ast.stmt, old: list[Statement], new: list[Statement], inside: list[str]) -> bool:
+    """Whether a statement let what goes on with gradients run only where those of all steps are accumulated, and they
+    run at each step now."""
+    if not isinstance(node, ast.If) or node.orelse or not _asks_for_last_step(node.test):
+        return False
+    rows = [each for each in new if each.text in inside]
+    effects = any(name_of_call(each) in table()["training"] for each in rows)
+    return effects and is_less_guarded(old, new, inside, node.test)
+
+
+def _asks_for_last_step(test: ast.expr) -> bool:
+    """Whether a condition asks if the gradients of all steps are there: `accelerator.sync_gradients`, or a remainder by
+    a number that is called after the accumulation."""
+    for node in ast.walk(test):
+        if isinstance(node, ast.Attribute | ast.Call) and last_name(node) in table()["complete"]:
+            return True
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and "accum" in last_name(node.right).lower():
+            return True
+    return False
 
 
 def _decorators(unit: Unit) -> frozenset[str]:
