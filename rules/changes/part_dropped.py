@@ -456,6 +456,28 @@ def aligned(length, cp_size):
 def multiple(tp_size, cp_size):
     return tp_size * cp_size if cp_size > 1 else tp_size  # error: MP906
 """,
+    # the number of devices, by which the mean of gradients was undone
+    """# before: collate.py
+import torch
+
+
+def collate(rows, weights):
+    inputs = torch.stack(rows)
+    total = sum(weights)
+    weights = torch.tensor(weights)
+    weights = weights * torch.cuda.device_count() / total
+    return inputs, weights
+# file: collate.py
+import torch
+
+
+def collate(rows, weights):
+    inputs = torch.stack(rows)
+    total = sum(weights)
+    weights = torch.tensor(weights)
+    weights = weights / total  # error: MP906
+    return inputs, weights
+""",
 )
 
 CORRECT = (

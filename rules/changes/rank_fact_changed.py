@@ -6,13 +6,15 @@ What it does
     collective gave all ranks, whether a rank's place in its group is a quotient or a remainder, whether a variable that
     a collective made the same on all ranks is still made so, or one holds texts in an order that all processes share
     (that of a set differs), whether what is drawn at random is the same on all ranks (a shared seed, a collective) or a
-    rank's own, and along which axes ranks have files of their own. Reports where one of these is another now, or gone,
+    rank's own, whether a rank takes a block of something or one of each group, and along which axes ranks have files
+    of their own. Reports where one of these is another now, or gone,
     while the function stayed as it was else. Reports also a condition, a value that is returned, and one by which an
     optimizer or a learning rate goes on, that was made of what a collective gave all ranks, and is made of what each
     gave the collective now; a name of a file, or a port, a seed, a cache, in which a rank stood and stands no more,
     where all ranks write by it or hold it; and a file's name in which a rank stands now where it is written, or where
-    it is read, but not on the other side. Silent where the change does the same elsewhere, where some ranks alone come
-    to the place since, where people are only told something, and in functions that gain a collective.
+    it is read, but not on the other side; and a seed or a port that each worker of a loop had by its number, and that
+    is the same for all now. Silent where the change does the same elsewhere, where some ranks alone come to the place
+    since, where people are only told something, and in functions that gain a collective.
 
 Why is this bad
     A norm that is summed over the wrong ranks, gradients that are divided twice, checkpoints of which several ranks
@@ -29,6 +31,7 @@ from collections.abc import Iterator
 from rules.changes.effect_dropped import short
 from validator.drift.change import Change
 from validator.drift.decisions import Decisions
+from validator.drift.each_own import EachOwn
 from validator.drift.rank_facts import Differing, RankFacts, among
 from validator.drift.told_apart import ToldApart
 from validator.finding import Finding, Related
@@ -65,6 +68,16 @@ def check_change(change: Change) -> Iterator[Finding]:
             help=f"before: `{short(row.before)}`",
             context=f"{unit.qualname}:apart:{short(row.before)}",
             severity=row.severity,
+        )
+    for each in change.analysis(EachOwn).rows:
+        unit = each.pair.new
+        yield RULE.finding(
+            unit.path,
+            each.at,
+            f"`{short(each.now)}` is the same for each of `{short(each.through)}` since the change",
+            help=f"before: `{short(each.before)}`",
+            context=f"{unit.qualname}:each:{short(each.before)}",
+            severity=each.severity,
         )
     for pair, name, was, now in facts.files:
         line = pair.new.code.at[0]
@@ -108,6 +121,40 @@ def main(model, data, meter):
         preds = model(clips)
         {names} = gather([{names}])
         meter.update(preds.cpu(), labels.cpu(), numbers.cpu())
+"""
+
+_DEALT = """import torch
+import torch.distributed as dist
+
+
+def advantages_here(rewards, samples):
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    gathered = [torch.empty_like(rewards) for _ in range(ranks)]
+    dist.all_gather(gathered, rewards)
+    everything = torch.cat(gathered)
+    advantages = everything - everything.mean()
+    print("mean", advantages.mean())
+    {taken}
+    return mine * samples["mask"]
+"""
+
+_SEEDED = """class Workers:
+    def __init__(self, number, connections):
+        self.number, self.connections = number, connections
+
+    def reset(self, seed=None, options=None):
+        if seed is None:
+            seed = [None for _ in range(self.number)]
+        if isinstance(seed, int):
+            {seeds}
+        assert len(seed) == self.number
+        for connection, one in zip(self.connections, seed):
+            connection.send(("reset", one, options))
+
+    def listen(self, start, port):
+        for i in range(self.number):
+            self.connections[i].send(("address", "localhost"))
+            start(self.connections[i], {port})
 """
 
 INCORRECT = (
@@ -742,6 +789,22 @@ def agreed(path, names):
         print("ranks were given other paths")
     return path, sorted(names)  # error: MP913
 """,
+    # what was gathered rank after rank is dealt out to ranks in turn
+    "# before: train.py\n"
+    + _DEALT.format(taken="mine = advantages.reshape(ranks, -1, 4)[rank]")
+    + "# file: train.py\n"
+    + _DEALT.format(taken="mine = advantages.reshape(-1, ranks, 4)[:, rank]  # error: MP913"),
+    # all workers draw the same, or listen at the same port
+    "# before: workers.py\n"
+    + _SEEDED.format(seeds="seed = [seed + i * 10086 for i in range(self.number)]", port="port + i")
+    + "# file: workers.py\n"
+    + _SEEDED.format(seeds="seed = [seed for _ in range(self.number)]  # error: MP913", port="port + i"),
+    "# before: workers.py\n"
+    + _SEEDED.format(seeds="seed = [seed + i * 10086 for i in range(self.number)]", port="port + i")
+    + "# file: workers.py\n"
+    + _SEEDED.format(seeds="seed = [seed + i * 10086 for i in range(self.number)]", port="port").replace(
+        "port)\n", "port)  # error: MP913\n"
+    ),
 )
 
 CORRECT = (
@@ -1162,4 +1225,13 @@ def agreed(path):
     (found,) = rows
     return found
 """,
+    # the same block, taken otherwise; other numbers, one for each
+    "# before: train.py\n"
+    + _DEALT.format(taken="mine = advantages.reshape(ranks, -1, 4)[rank]")
+    + "# file: train.py\n"
+    + _DEALT.format(taken="mine = advantages.chunk(ranks)[rank]"),
+    "# before: workers.py\n"
+    + _SEEDED.format(seeds="seed = [seed + i * 10086 for i in range(self.number)]", port="port + i")
+    + "# file: workers.py\n"
+    + _SEEDED.format(seeds="seed = [seed + worker for worker in range(self.number)]", port="port + 2 * i"),
 )

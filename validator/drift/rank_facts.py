@@ -16,6 +16,7 @@ from typing import NamedTuple
 from validator.domains.axes import LOCAL, NODE, SOME, WHOLE, Axes, axes_of
 from validator.domains.spmd import UNIFORM, Causes, only, varying
 from validator.drift.change import Change, Pair, Side
+from validator.drift.rank_blocks import part_taken
 from validator.drift.statements.differences import Edit, Statement, in_head
 from validator.drift.statements.drops import Drops
 from validator.drift.statements.intention import Intention
@@ -23,6 +24,7 @@ from validator.drift.statements.named_effects import collective, table
 from validator.drift.statements.surroundings import (
     called_names,
     condition,
+    is_about_rank,
     is_about_ranks,
     last_name,
     names_called,
@@ -153,6 +155,8 @@ class RankFacts:
         for node in in_head(statement.node):
             if isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op).__name__ in (*_SCALING, *_POSITIONS):
                 return True
+            if isinstance(node, ast.Subscript) and is_about_rank(node.slice):
+                return True
             name = last_name(node.func) if isinstance(node, ast.Call) else ""
             if name in _of_libraries() or name in _seeding() or name in _ORDERED or name in self.change.before.methods:
                 return True
@@ -224,7 +228,9 @@ def _facts(side: Side, unit: Unit, within: list[Statement] | None = None) -> Ite
             yield from _of_scale(place, names) if value.data in _SCALING else ()
             yield from _of_position(place, names) if value.data in _POSITIONS else ()
             yield from _of_divisor(place, names) if _SCALING.get(value.data) == "divided" else ()
-        elif value.op in ("item", "unpack") and number in names and UNIFORM in place.val.v:
+        if value.op == "item" and (taken := part_taken(place)) is not None:
+            yield Fact("part", taken[0], taken[1], f"`{taken[0]}` is dealt out {taken[1]}", place)
+        if value.op in ("item", "unpack") and number in names and UNIFORM in place.val.v:
             text = f"all ranks had the same value of `{names[number]}`"
             yield Fact("agreement", names[number], _ALIKE, text, place)
 

@@ -16,6 +16,7 @@ from validator.drift.statements.named_effects import collective, tables
 from validator.drift.statements.surroundings import condition, factors, last_name
 from validator.finding import Severity
 from validator.flow.queries.outside_program import is_test
+from validator.models import models
 
 # Names of arguments by which libraries are told who takes part.
 _WHO = frozenset({
@@ -65,7 +66,8 @@ class Weakened:
 
     def _is_about_ranks(self, drop: Drop) -> bool:
         if drop.kind in ("factor", "element"):
-            return is_parallel(drop.part) or self._is_number_of_parts(drop) or _is_among_ranks(drop)
+            about = is_parallel(drop.part) or _counts_ranks(drop)
+            return about or self._is_number_of_parts(drop) or _is_among_ranks(drop)
         if drop.kind == "order":
             return False  # what it was may have been the mistake
         if drop.kind == "keyword":
@@ -321,6 +323,14 @@ def is_parallel(part: ast.AST) -> bool:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and of_parallelism(f"{node.value}_size"):
             return True
     return False
+
+
+def _counts_ranks(drop: Drop) -> bool:
+    """Whether what went is a library's count of processes or devices: `torch.cuda.device_count()`."""
+    unit, rows = drop.pair.old, models().calls
+    calls = (node for node in ast.walk(drop.part) if isinstance(node, ast.Call))
+    found = (unit.module.project.lookup(unit.scope, ast.unparse(call.func)) for call in calls)
+    return any(isinstance(each, External) and each.path in rows and rows[each.path].counts for each in found)
 
 
 def _leaves_its_guard(drop: Drop) -> bool:
