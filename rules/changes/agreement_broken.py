@@ -11,9 +11,10 @@ What it does
     behind calls that read or write files), or such a statement moved before it; a barrier that was moved before
     what some ranks do for all; what some ranks do, moved behind the broadcast that gave it to all; what reads a number
     on the other side of its division among ranks; what reads a variable before the collective of which it read the
-    result; a variable that a call gave to all ranks, and gives to one now, while all read it; and a measure that was
-    reduced beside others which still are, and is given back as each rank has it. A note of what works on the parameters
-    of a module on the other side of its wrapping (`DistributedDataParallel(model)`).
+    result; a call that reads a file, moved before the one that writes it; a variable that a call gave to all ranks, and
+    gives to one now, while all read it; and a measure that was reduced beside others which still are, and is given back
+    as each rank has it. A note of what works on the parameters of a module on the other side of its wrapping
+    (`DistributedDataParallel(model)`).
 
 Why is this bad
     A loss that is too large by the number of ranks, ranks that decide by different numbers, gradients that are reduced
@@ -146,6 +147,30 @@ def count_words(texts):
 class Model:
     def __init__(self, words):
         self.words = {words}
+"""
+
+_SAVED = """import os
+
+import torch
+
+
+class Saver:
+    def save(self, model, folder, step):
+        self.step = step
+        os.makedirs(folder, exist_ok=True)
+        self.before(step)
+        {first}
+        {second}
+        self.last = step
+        return folder
+
+    def save_whole(self, model, folder):
+        torch.save(model.state_dict(), os.path.join(folder, "whole", "model.pt"))
+
+    def save_part(self, model, folder):
+        state = torch.load(os.path.join(folder, "{read}", "model.pt"))
+        part = {{name: value for name, value in state.items() if name in self.names}}
+        torch.save(part, os.path.join(folder, "part.pt"))
 """
 
 INCORRECT = (
@@ -477,6 +502,13 @@ def forward(hidden, inputs, parts):
         ),
         counted="    longest = int(lengths.max())  # error: MP912\n",
     ),
+    # what one call writes, the other reads
+    "# before: saver.py\n"
+    + _SAVED.format(first="self.save_whole(model, folder)", second="self.save_part(model, folder)", read="whole")
+    + "# file: saver.py\n"
+    + _SAVED.format(
+        first="self.save_part(model, folder)  # error: MP912", second="self.save_whole(model, folder)", read="whole"
+    ),
 )
 
 CORRECT = (
@@ -797,4 +829,9 @@ class Trainer:
         if index % self.every == 0:
             self.optimizer.step()
 """,
+    # they have nothing to do with each other
+    "# before: saver.py\n"
+    + _SAVED.format(first="self.save_whole(model, folder)", second="self.save_part(model, folder)", read="base")
+    + "# file: saver.py\n"
+    + _SAVED.format(first="self.save_part(model, folder)", second="self.save_whole(model, folder)", read="base"),
 )

@@ -13,6 +13,7 @@ from functools import cache, cached_property
 from typing import NamedTuple
 
 from validator.drift.change import Change, Pair, Side
+from validator.drift.file_orders import read_too_early
 from validator.drift.statements.differences import Edit, Statement, in_head, own_paths
 from validator.drift.statements.drops import Drops
 from validator.drift.statements.named_effects import collective, sounds_collective, table
@@ -57,6 +58,7 @@ class Orders:
                 found += _unshared(pair, each)
                 found += _scaled(pair, each)
                 found += _rewrapped(pair, each)
+                found += self._unwritten(pair, each)
             if {each.at[0] for each in found if each.pair == pair}.isdisjoint(_lines(edits)):
                 found += self._unmet(pair, edits)
         return found
@@ -78,6 +80,13 @@ class Orders:
                 line = f"line {wait.node.lineno}, `{_cut(wait.text)}`"
                 yield _turned(pair, moved, f"this comes before {line}, which waits, and came behind it before")
                 return
+
+    def _unwritten(self, pair: Pair, moved: Moved) -> Iterator[Turned]:
+        """What reads a file before the call that writes it, and did so behind it."""
+        for reading, writing, part in read_too_early(self.change.after, pair.new, moved):
+            line = f"line {writing.node.lineno}, `{_cut(writing.text)}`, which writes there"
+            text = f"this reads what lies below `{part}` before {line}, and did so behind it"
+            yield Turned(pair, pair.new.module.source_text.at(reading.node), reading.text, text)
 
     def _needs(self, pair: Pair, moved: Moved, wait: Statement, use: Statement, handed: frozenset[str]) -> bool:
         """Whether a statement needs what is waited for."""
