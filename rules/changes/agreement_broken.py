@@ -14,7 +14,8 @@ What it does
     result; a call that reads a file, moved before the one that writes it; a variable that a call gave to all ranks, and
     gives to one now, while all read it; and a measure that was reduced beside others which still are, and is given back
     as each rank has it. A note of what works on the parameters of a module on the other side of its wrapping
-    (`DistributedDataParallel(model)`).
+    (`DistributedDataParallel(model)`). And a number of a recipe that is no longer a multiple of another one, where code
+    raises for that (`assert queue % batch == 0`) and all other recipes keep to it.
 
 Why is this bad
     A loss that is too large by the number of ranks, ranks that decide by different numbers, gradients that are reduced
@@ -28,10 +29,11 @@ from collections.abc import Iterator
 from rules.changes.effect_dropped import short
 from validator.drift.agreements import Agreements
 from validator.drift.change import Change
+from validator.drift.names.multiples import Indivisible, Multiples
 from validator.drift.orders import Orders
 from validator.drift.some_ranks import SomeRanks
 from validator.facts.model import At
-from validator.finding import Finding, Severity
+from validator.finding import Finding, Related, Severity
 from validator.flow.program.unit import Unit
 from validator.rule import Rule
 
@@ -44,9 +46,24 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield _finding(unit, unit.module.source_text.at(apart.at), apart.text, apart.before)
     for turned in change.analysis(Orders).turned:
         yield _finding(turned.pair.new, turned.at, turned.text, turned.before, turned.severity)
+    for indivisible in change.analysis(Multiples).rows:
+        yield _indivisible(indivisible)
     for row in change.analysis(SomeRanks).unshared:
         line = max(row.line, 1)
         yield _finding(row.pair.new, (line, 1, line, 1), row.text, row.before, row.severity)
+
+
+def _indivisible(row: Indivisible) -> Finding:
+    whole, part, required = row.whole, row.part, row.required
+    return RULE.finding(
+        row.path,
+        row.changed.value_at,
+        f"`{whole.path[-1]}` {whole.value} is no multiple of `{part.path[-1]}` {part.value} since the change:"
+        f" `{required.unit.qualname}` raises",
+        help="change both",
+        related=[Related(required.unit.path, required.line, "this requires it")],
+        context=f"{whole.path[-1]}:{part.path[-1]}",
+    )
 
 
 def _finding(unit: Unit, at: At, text: str, before: str, severity: Severity | None = None) -> Finding:
@@ -171,6 +188,34 @@ class Saver:
         state = torch.load(os.path.join(folder, "{read}", "model.pt"))
         part = {{name: value for name, value in state.items() if name in self.names}}
         torch.save(part, os.path.join(folder, "part.pt"))
+"""
+
+_QUEUED = """# file: model.py
+import torch
+
+
+class Model:
+    def __init__(self, options):
+        self.queue_size = options.get("queue_size", 180)
+
+    def enqueue(self, rows):
+        b, c, h, w = rows.size()
+        if not hasattr(self, "queue"):
+            assert self.queue_size % b == 0, "the queue must be a multiple of the batch"
+            self.queue = torch.zeros(self.queue_size, c, h, w)
+        self.queue[:b] = rows
+# file: options/base.yml
+queue_size: 180
+train:
+  batch_size_per_gpu: 12
+# before: options/small.yml
+queue_size: 180
+train:
+  batch_size_per_gpu: 6
+# file: options/small.yml
+queue_size: 180
+train:
+  batch_size_per_gpu: {size}
 """
 
 INCORRECT = (
@@ -509,6 +554,8 @@ def forward(hidden, inputs, parts):
     + _SAVED.format(
         first="self.save_part(model, folder)  # error: MP912", second="self.save_whole(model, folder)", read="whole"
     ),
+    # what must be divided is not
+    _QUEUED.format(size="16  # error: MP912"),
 )
 
 CORRECT = (
@@ -834,4 +881,5 @@ class Trainer:
     + _SAVED.format(first="self.save_whole(model, folder)", second="self.save_part(model, folder)", read="base")
     + "# file: saver.py\n"
     + _SAVED.format(first="self.save_part(model, folder)", second="self.save_whole(model, folder)", read="base"),
+    _QUEUED.format(size="15"),
 )
