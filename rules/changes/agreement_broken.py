@@ -15,7 +15,8 @@ What it does
     gives to one now, while all read it; and a measure that was reduced beside others which still are, and is given back
     as each rank has it. A note of what works on the parameters of a module on the other side of its wrapping
     (`DistributedDataParallel(model)`). And a number of a recipe that is no longer a multiple of another one, where code
-    raises for that (`assert queue % batch == 0`) and all other recipes keep to it.
+    raises for that (`assert queue % batch == 0`) and all other recipes keep to it; and a value that a DeepSpeed file
+    left to the arguments (`"auto"`) and states since the change, where scripts that name the file give another one.
 
 Why is this bad
     A loss that is too large by the number of ranks, ranks that decide by different numbers, gradients that are reduced
@@ -29,6 +30,7 @@ from collections.abc import Iterator
 from rules.changes.effect_dropped import short
 from validator.drift.agreements import Agreements
 from validator.drift.change import Change
+from validator.drift.names.fixed_settings import Fixed, FixedSettings
 from validator.drift.names.multiples import Indivisible, Multiples
 from validator.drift.orders import Orders
 from validator.drift.some_ranks import SomeRanks
@@ -48,6 +50,8 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield _finding(turned.pair.new, turned.at, turned.text, turned.before, turned.severity)
     for indivisible in change.analysis(Multiples).rows:
         yield _indivisible(indivisible)
+    for fixed in change.analysis(FixedSettings).rows:
+        yield _fixed(fixed)
     for row in change.analysis(SomeRanks).unshared:
         line = max(row.line, 1)
         yield _finding(row.pair.new, (line, 1, line, 1), row.text, row.before, row.severity)
@@ -63,6 +67,20 @@ def _indivisible(row: Indivisible) -> Finding:
         help="change both",
         related=[Related(required.unit.path, required.line, "this requires it")],
         context=f"{whole.path[-1]}:{part.path[-1]}",
+    )
+
+
+def _fixed(row: Fixed) -> Finding:
+    key, (path, _, value) = ".".join(row.setting.path), row.given[0]
+    gives = f"and {len(row.given) - 1} more give" if len(row.given) > 1 else "gives"
+    return RULE.finding(
+        row.path,
+        row.setting.value_at,
+        f'`{key}` is {row.setting.value} since the change and was "auto" before; {path} {gives}'
+        f" `--{row.argument}` {value}: the Trainer raises ValueError",
+        help='write "auto", or the same value in both',
+        related=[Related(path, line, f"`--{row.argument} {value}`") for path, line, value in row.given[:4]],
+        context=f"{key}:{row.setting.value}",
     )
 
 
@@ -216,6 +234,20 @@ train:
 queue_size: 180
 train:
   batch_size_per_gpu: {size}
+"""
+
+_LAUNCHED = """# before: code/local/zero3.json
+{{"zero_optimization": {{"stage": 3}}, "gradient_accumulation_steps": "auto", "bf16": {{"enabled": "auto"}}}}
+# file: code/local/zero3.json
+{{
+  "zero_optimization": {{"stage": 3}},
+  "gradient_accumulation_steps": {steps},{mark}
+  "bf16": {{"enabled": "auto"}}
+}}
+# file: scripts/run.sh
+torchrun --nproc_per_node 8 src/train.py \\
+    --output_dir out --deepspeed ./local/zero3.json \\
+    --gradient_accumulation_steps 2
 """
 
 INCORRECT = (
@@ -556,6 +588,8 @@ def forward(hidden, inputs, parts):
     ),
     # what must be divided is not
     _QUEUED.format(size="16  # error: MP912"),
+    # a file states what scripts give otherwise; they are started from another folder
+    _LAUNCHED.format(steps="1", mark="  # error: MP912"),
 )
 
 CORRECT = (
@@ -882,4 +916,6 @@ class Trainer:
     + "# file: saver.py\n"
     + _SAVED.format(first="self.save_part(model, folder)", second="self.save_whole(model, folder)", read="base"),
     _QUEUED.format(size="15"),
+    _LAUNCHED.format(steps=2, mark=""),
+    _LAUNCHED.format(steps='"auto"', mark=""),
 )

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from rules.launch._reading.files import Files
-from validator.analysis.options.training_arguments import Said, TrainingArguments, is_plain
+from validator.analysis.options.training_arguments import SAME_IN_FILE, Said, TrainingArguments, is_plain
 from validator.facts.config_files import Setting, Settings
 from validator.finding import Finding, Related
 from validator.flow.literals import UNKNOWN
@@ -33,18 +33,6 @@ RULE = Rule(
     tokens=("deepspeed",), languages=("python", "shell"), solves=True,
 )  # fmt: skip
 
-# By key of the file the arguments that must say the same, as `transformers.integrations.deepspeed` compares them.
-_SAME: dict[tuple[str, ...], tuple[str, ...]] = {
-    ("train_micro_batch_size_per_gpu",): ("per_device_train_batch_size",),
-    ("gradient_accumulation_steps",): ("gradient_accumulation_steps",),
-    ("gradient_clipping",): ("max_grad_norm",),
-    ("optimizer", "params", "lr"): ("learning_rate",),
-    ("optimizer", "params", "eps"): ("adam_epsilon",),
-    ("optimizer", "params", "weight_decay"): ("weight_decay",),
-    ("scheduler", "params", "warmup_max_lr"): ("learning_rate",),
-    ("bf16", "enabled"): ("bf16", "bf16_full_eval"),
-    ("fp16", "enabled"): ("fp16", "fp16_full_eval"),
-}
 _FREE = {"per_device_train_batch_size": "auto_find_batch_size"}  # what lets a value differ where it is switched on
 
 
@@ -80,7 +68,7 @@ def _report(said: Said, path: str, each: _Difference) -> Finding:
 
 def _differences(said: Said, settings: Settings) -> Iterator[_Difference]:
     for setting in settings.settings:
-        names = _SAME.get(setting.path, ())
+        names = SAME_IN_FILE.get(setting.path, ())
         stated = [said.given[name] for name in names if name in said.given]
         if not stated or UNKNOWN in stated or said.get(_FREE.get(names[0], ""), default=False) is not False:
             continue

@@ -21,6 +21,18 @@ _FIELDS = ("load_best_model_at_end", "metric_for_best_model", "greater_is_better
 _ASKED = (*_FIELDS, "deepspeed")  # what rules ask of calls
 _TEXTS = {"true": True, "false": False, "yes": True, "no": False, "1": True, "0": False}
 _FILE = "--config"
+# By key of a DeepSpeed file the arguments that must say the same: what `transformers.integrations.deepspeed` compares.
+SAME_IN_FILE: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("train_micro_batch_size_per_gpu",): ("per_device_train_batch_size",),
+    ("gradient_accumulation_steps",): ("gradient_accumulation_steps",),
+    ("gradient_clipping",): ("max_grad_norm",),
+    ("optimizer", "params", "lr"): ("learning_rate",),
+    ("optimizer", "params", "eps"): ("adam_epsilon",),
+    ("optimizer", "params", "weight_decay"): ("weight_decay",),
+    ("scheduler", "params", "warmup_max_lr"): ("learning_rate",),
+    ("bf16", "enabled"): ("bf16", "bf16_full_eval"),
+    ("fp16", "enabled"): ("fp16", "fp16_full_eval"),
+}
 
 
 class Said(NamedTuple):
