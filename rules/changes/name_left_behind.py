@@ -10,8 +10,9 @@ What it does
     a program of the project, in texts that lead to parameters of a model (`"module.encoder.fc"`, `if "fc" in
     name`). Also: a parameter that options or fields filled by its name, handed on as a whole
     (`Model(**vars(args))`), and a key that a dictionary no longer gets while who reads that dictionary, told by a
-    key beside that nothing else has, still looks it up, or that only the default of an option names; a variable of a
-    function that hands out its `locals()`, where an object that keeps them is asked for it; an attribute
+    key beside that nothing else has (of a file that another program writes, by two), still looks it up, or that only
+    the default of an option names; a variable of a function that hands out its `locals()`, where an object that keeps
+    them is asked for it; an attribute
     that others still store on objects of a class which reads it under another name now; a class that a list of
     names in its file still calls as before (`_no_split_modules`); and a key that a file of settings (YAML, JSON,
     TOML) still has, while all that looked it up before asks for another one in its place; and a
@@ -158,10 +159,13 @@ def _unfilled(row: Unfilled) -> Finding:
 def _dropped(row: Dropped) -> Finding:
     place, made = row.place, row.made
     assert place.unit is not None
+    does = f"`{made.unit.qualname}` puts"
+    if made.is_written:
+        does = f"`{made.unit.qualname}` in {made.unit.path} writes"
     return RULE.finding(
         place.path,
         place.at,
-        f"`{made.unit.qualname}` puts no `{row.key}` beside `{row.beside}` since the change; both are looked up here",
+        f"{does} no `{row.key}` beside `{row.beside}` since the change; both are looked up here",
         help=f"put `{row.key}` there again, or do not ask for it",
         related=[Related(made.unit.path, made.unit.at(made.unit.code.values[made.number].at)[0], "the dictionary")],
         context=f"{place.unit.qualname}:{row.key}>",
@@ -555,6 +559,40 @@ class Evaluation:
         for action in actions:
             obs, rewards, dones = env.step(action)
         return {{"obs": obs, "rewards": rewards, "dones": dones}}
+"""
+
+_PICKLED = """# before: sample.py
+import pickle
+
+
+def main(path, rows):
+    with open(path, "wb") as file:
+        pickle.dump({{"prompt_embeds": rows[0], "timesteps": rows[1], "latents": rows[2]}}, file)
+# file: sample.py
+import pickle
+
+
+def main(path, rows):
+    with open(path, "wb") as file:
+        pickle.dump({{"{key}": rows[0], "timesteps": rows[1], "latents": rows[2]}}, file)
+# file: train.py
+import pickle
+
+
+def main(path, preferences):
+    with open(path, "rb") as file:
+        samples = pickle.load(file)
+    samples["preferred"] = preferences
+    for i in range(len(preferences)):
+        sample = {{name: value[i] for name, value in samples.items()}}
+        print(sample["prompt_embeds"], sample["preferred"]){mark}
+        print(sample["latents"], sample["timesteps"])
+# file: online.py
+def main(rows):
+    samples = []
+    for row in rows:
+        samples.append({{"prompt_embeds": row[0], "timesteps": row[1], "latents": row[2]}})
+    return samples
 """
 
 INCORRECT = (
@@ -1282,6 +1320,8 @@ class EmbedImages(Unit):
 """,
     # a variable that callbacks find by its name
     _SHOWN_LOCALS.format(asked="dones", mark="  # error: MP901"),
+    # a key of a file that another program reads
+    _PICKLED.format(key="embeddings", mark="  # error: MP901"),
 )
 CORRECT = (
     _WEIGHTS.format(set="", test=' and "mae" in config.weights', mark=""),

@@ -16,6 +16,9 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
 
+_SEVERAL = 2  # keys of a file, by which who reads it is told, though something else may be put beside them
+_DUMPING = frozenset({"dump", "save"})
+
 
 class Made(NamedTuple):
     """A dictionary that a unit makes under a name, and the keys that it puts there, with their values."""
@@ -24,6 +27,7 @@ class Made(NamedTuple):
     number: int
     keys: frozenset[str]
     places: frozenset[int]
+    is_written: bool = False  # to a file, as it is made
 
 
 class Dropped(NamedTuple):
@@ -61,9 +65,11 @@ class SavedKeys:
             if before is None or not self.change.is_same(before, row.unit):
                 continue
             asked = _asked(row.unit, row)
-            beside = [name for name in sorted(asked - {key}) if name in new.keys and self._is_only_in(name, new)]
-            if beside and asked <= old.keys and is_expected(side, row):
-                yield Dropped(key, new, row, beside[0])
+            own = [name for name in sorted(asked - {key}) if name in new.keys]
+            beside = [name for name in own if self._is_only_in(name, new)]
+            filed = [name for name in own if self._is_of_file(name, new, row.unit)]
+            if (beside and asked <= old.keys or len(filed) >= _SEVERAL) and is_expected(side, row):
+                yield Dropped(key, new, row, (beside or filed)[0])
 
     def _is_only_in(self, name: str, made: Made) -> bool:
         """Whether nothing else in the project gives a dictionary the key."""
@@ -71,6 +77,18 @@ class SavedKeys:
         return bool(rows) and all(
             row.unit is made.unit and row.number in made.places or is_test(row.path) for row in rows
         )
+
+    def _is_of_file(self, name: str, made: Made, reader: Unit) -> bool:
+        """Whether who looks a key up can have it of a file alone, and of the one that is written: nothing in its
+        program gives a dictionary the key, and no other dictionary that has it is written as it is made."""
+        side = self.change.after
+        near = {reader.path, *side.beside(reader.module)}
+        rows = [row for row in side.occurrences(name) if row.kind == "key" and row.role == "defines"]
+        rows = [row for row in rows if not is_test(row.path)]
+        if not made.is_written or any(row.path in near for row in rows):
+            return False
+        others = (row for row in rows if row.unit is not made.unit or row.number not in made.places)
+        return not any(row.unit is not None and row.number in places for row in others for places in _written(row.unit))
 
 
 def _dictionaries(pair: Pair) -> Iterator[tuple[Made, Made]]:
@@ -92,7 +110,27 @@ def _made(unit: Unit) -> dict[str, Made]:
         if all(number >= 0 and values[number].op == "const" for number in places):
             keys = frozenset(str(values[number].data) for number in places)
             found[name] = Made(unit, root, keys, frozenset(places))
+    for call, display in _dumps(unit):
+        keys = values[display].args[::2]
+        name = unit.text(values[values[call].args[0]].at)
+        if name not in found and all(number >= 0 and values[number].op == "const" for number in keys):
+            found[name] = Made(unit, display, frozenset(str(values[n].data) for n in keys), frozenset(keys), True)
+        else:
+            found.pop(name, None)  # one of several
     return found
+
+
+def _dumps(unit: Unit) -> Iterator[tuple[int, int]]:
+    """The calls that write a dictionary to a file as it is made: `pickle.dump({"step": step}, file)`."""
+    values = unit.code.values
+    for number, value in enumerate(values):
+        if value.op == "call" and values[value.args[0]].data in _DUMPING:
+            yield from ((number, each) for each in value.args[1:2] if values[each].op == "dict")
+
+
+def _written(unit: Unit) -> Iterator[tuple[int, ...]]:
+    """The keys of the dictionaries that a unit writes to files."""
+    return (unit.code.values[display].args[::2] for _, display in _dumps(unit))
 
 
 def _asked(unit: Unit, row: Occurrence) -> frozenset[str]:
