@@ -26,7 +26,8 @@ _SHORT = 3  # letters of a part of a path that may stand there by chance
 class _Moved(Protocol):
     """A statement that stands elsewhere in a function now."""
 
-    statement: Statement
+    @property
+    def statement(self) -> Statement: ...
 
     def passed_down(self) -> list[Statement]: ...
 

@@ -87,8 +87,8 @@ class SavedKeys:
         rows = [row for row in rows if not is_test(row.path)]
         if not made.is_written or any(row.path in near for row in rows):
             return False
-        others = (row for row in rows if row.unit is not made.unit or row.number not in made.places)
-        return not any(row.unit is not None and row.number in places for row in others for places in _written(row.unit))
+        others = [row for row in rows if row.unit is not made.unit or row.number not in made.places]
+        return not any(row.number in places for row in others if row.unit for places in _written(row.unit))
 
 
 def _dictionaries(pair: Pair) -> Iterator[tuple[Made, Made]]:
@@ -111,12 +111,13 @@ def _made(unit: Unit) -> dict[str, Made]:
             keys = frozenset(str(values[number].data) for number in places)
             found[name] = Made(unit, root, keys, frozenset(places))
     for call, display in _dumps(unit):
-        keys = values[display].args[::2]
-        name = unit.text(values[values[call].args[0]].at)
-        if name not in found and all(number >= 0 and values[number].op == "const" for number in keys):
-            found[name] = Made(unit, display, frozenset(str(values[n].data) for n in keys), frozenset(keys), True)
+        written = values[display].args[::2]
+        callee = unit.text(values[values[call].args[0]].at)
+        if callee not in found and all(number >= 0 and values[number].op == "const" for number in written):
+            said = frozenset(str(values[number].data) for number in written)
+            found[callee] = Made(unit, display, said, frozenset(written), True)
         else:
-            found.pop(name, None)  # one of several
+            found.pop(callee, None)  # one of several
     return found
 
 
