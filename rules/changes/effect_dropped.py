@@ -1477,4 +1477,25 @@ class Arguments:
         now="if accelerator.gradient_state.sync_gradients:\n"
         "                accelerator.clip_grad_norm_(model.parameters(), config.max_norm)",
     ),
+    # an optimizer of accelerate waits by itself
+    """# before: train.py
+def train(accelerator, model, optimizer, loader):
+    model.train()
+    for batch in loader:
+        with accelerator.accumulate(model):
+            loss = model(**batch).loss
+            accelerator.backward(loss)
+            if accelerator.sync_gradients:
+                optimizer.step()
+        print(loss)
+# file: train.py
+def train(accelerator, model, optimizer, loader):
+    model.train()
+    for batch in loader:
+        with accelerator.accumulate(model):
+            loss = model(**batch).loss
+            accelerator.backward(loss)
+            optimizer.step()
+        print(loss)
+""",
 )

@@ -104,10 +104,14 @@ def _unheard(row: Unheard) -> Finding:
     related = [Related(each.path, each.at[0], f"`{old}` is asked for here") for each in row.readers[:3]]
     related += [Related(each.path, each.at[0], f"`{old}` is given here") for each in row.others[:3]]
     related += [Related(each.path, each.facts.name_at[0], f"`{each.name}`") for each in row.takers[:3]]
+    said = f"nothing asks for `{place.name}`, which was `{old}` before the change"
+    if row.is_handed_on:
+        said = f"`{place.name}` goes on in a `**`, and was `{old}` before the change"
+        where = f"`{old}`, a parameter of `{_shown(row.takers[0])}`, has its default now"
     return RULE.finding(
         place.path,
         name_span(place),
-        f"nothing asks for `{place.name}`, which was `{old}` before the change; {where}",
+        f"{said}; {where}",
         help=f"write `{old}`, or ask for `{place.name}` where it is taken",
         related=related,
         context=f"{place.unit.qualname if place.unit else ''}:{old}>{place.name}",

@@ -39,12 +39,14 @@ _OTHERS = 2  # places of one kind that all say the old name
 
 class Unheard(NamedTuple):
     """A value under a name that nothing asks for. `readers`: where the old name is asked for; `others`: where what is
-    of the same kind is given the old one; `takers`: the functions whose parameter the keyword was, and that drop it."""
+    of the same kind is given the old one; `takers`: the functions whose parameter the keyword was, and that drop it, or
+    hand it on to where nothing is known (`is_handed_on`)."""
 
     given: Given
     readers: tuple[Occurrence, ...] = ()
     others: tuple[Occurrence, ...] = ()
     takers: tuple[Method, ...] = ()
+    is_handed_on: bool = False
 
 
 class UnheardNames:
@@ -145,12 +147,12 @@ class UnheardNames:
         """A keyword that a `**` carries to where nothing is known, in place of one that was a parameter on the way:
         that one has its default now. The name of now stands nowhere else, and no library's object has it."""
         name = given.new.name
-        taking = tuple(each for each in dict.fromkeys(run) if given.old in named_parameters(each))
+        taking = tuple(each for each in dict.fromkeys(run) if _has_default(each, given.old))
         if not taking or not is_telling(name) or not is_telling(given.old):
             return None
         others = [row for row in self.after.occurrences(name) if (row.unit, row.kind) != (given.new.unit, "keyword")]
         alone = not others and not any(self.change.before.occurrences(name))
-        return Unheard(given, takers=taking) if alone else None
+        return Unheard(given, takers=taking, is_handed_on=True) if alone else None
 
     def _named_like(self, call: Place, given: Given) -> list[Method]:
         """The methods of the project that a call of an object of which nothing is known may run, as the keyword of
@@ -266,6 +268,11 @@ class UnheardNames:
         for cls in self.after.project.classes():
             found.setdefault(cls.name, []).append(cls)
         return found
+
+
+def _has_default(method: Method, name: str) -> bool:
+    """Whether a function has a parameter that callers may leave out."""
+    return any(p.name == name and p.kind in ("any", "kw") and p.default is not None for p in method.facts.params)
 
 
 def _may_ask(row: Occurrence) -> bool:

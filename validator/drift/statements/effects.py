@@ -621,22 +621,21 @@ def _undecorated(pair: Pair, new: list[Statement]) -> Iterator[Lost]:
 def _is_of_last_step(node: ast.stmt, old: list[Statement], new: list[Statement], inside: list[str]) -> bool:
     """Whether a statement let what goes on with gradients run only where those of all steps are accumulated, and they
     run at each step now."""
-    if not isinstance(node, ast.If) or node.orelse or not _asks_for_last_step(node.test):
+    if not isinstance(node, ast.If) or node.orelse:
         return False
-    rows = [each for each in new if each.text in inside]
-    effects = any(name_of_call(each) in table()["training"] for each in rows)
-    return effects and is_less_guarded(old, new, inside, node.test)
+    made = {name_of_call(each) for each in new if each.text in inside}
+    return not made.isdisjoint(_of_last_step(node.test)) and is_less_guarded(old, new, inside, node.test)
 
 
-def _asks_for_last_step(test: ast.expr) -> bool:
-    """Whether a condition asks if the gradients of all steps are there: `accelerator.sync_gradients`, or a remainder by
-    a number that is called after the accumulation."""
+def _of_last_step(test: ast.expr) -> frozenset[str]:
+    """The calls that must wait for the gradients of all steps, if a condition asks whether these are there: by a
+    remainder by a number that is called after the accumulation, or of a library, whose optimizer waits by itself."""
     for node in ast.walk(test):
         if isinstance(node, ast.Attribute | ast.Call) and last_name(node) in table()["complete"]:
-            return True
+            return frozenset(table()["bounding"])
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and "accum" in last_name(node.right).lower():
-            return True
-    return False
+            return frozenset(table()["training"])
+    return frozenset()
 
 
 def _decorators(unit: Unit) -> frozenset[str]:
