@@ -18,12 +18,14 @@ DECLARED = [
     ("README.md", "Install:\n\n    pip install torch==1.13.1 transformers==4.8.1\n", (1, 13, 1)),
     ("README.md", "Written for torch, with `torch>=2.1` in mind.\n", (2, 1)),
     ("README.md", "A torch = a light. We use torch 2.4.\n", None),
+    ("docs/install.md", "```\ntorch = load()\npip install torch==2.0.1 timm\n```\n", (2, 0, 1)),
 ]
 
 
 @pytest.mark.parametrize(("name", "text", "version"), DECLARED)
 def test_the_lower_bound_is_read(name: str, text: str, version: tuple[int, ...] | None, tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
+    (tmp_path / "docs").mkdir()
     (tmp_path / name).write_text(text)
 
     assert Requirements(Project([])).oldest("torch", str(tmp_path / "package" / "module.py")) == version

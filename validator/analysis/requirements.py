@@ -36,6 +36,9 @@ class Range(NamedTuple):
         )
 
 
+_ANY = Range(None, None)
+
+
 class Requirements:
     """Answers by folder, remembered."""
 
@@ -55,7 +58,8 @@ class Requirements:
         key = (package, folder)
         if key not in self._known:
             found = tuple(each for file in _declaring(folder) for each in _declared(package, file))
-            found = found or tuple(each for file in _telling(folder) for each in _declared(package, file))
+            told = (each for file in _telling(folder) for each in _declared(package, file) if each != _ANY)
+            found = found or tuple(told)
             parent = os.path.dirname(folder)
             ends = parent == folder or any(os.path.exists(os.path.join(folder, m)) for m in _MARKERS)
             self._known[key] = found if found or ends else self._folder(package, parent)
@@ -78,11 +82,14 @@ def _declaring(folder: str) -> list[str]:
 
 
 def _telling(folder: str) -> list[str]:
-    """The files of a folder that tell people what to install."""
-    try:
-        return [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if _PROSE.fullmatch(name)]
-    except OSError:
-        return []
+    """The files of a folder, or of its documentation, that tell people what to install."""
+    found: list[str] = []
+    for inside in (folder, os.path.join(folder, "docs"), os.path.join(folder, "doc")):
+        try:
+            found += [os.path.join(inside, name) for name in sorted(os.listdir(inside)) if _PROSE.fullmatch(name)]
+        except OSError:
+            continue
+    return found
 
 
 def _declared(package: str, path: str) -> list[Range]:
@@ -101,7 +108,7 @@ def _declared(package: str, path: str) -> list[Range]:
     )
     told = [_ANOTHER.split(said, maxsplit=1)[0] for said in pattern.findall(text)]
     found = [_range(_COMPARED.findall(said)) for said in told if said.strip()]
-    return found + [Range(None, None)] * bool(bare)
+    return found + [_ANY] * bool(bare)
 
 
 def _range(comparisons: list[tuple[str, str]]) -> Range:

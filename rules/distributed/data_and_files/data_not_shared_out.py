@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from validator.definitions import ClassDef
 from validator.domains.axes import WORLD
 from validator.domains.placement import certainly, spanned
+from validator.facts.config_files import Settings
 from validator.facts.model import At
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
@@ -102,8 +103,8 @@ def _switched_in_files(queries: Queries) -> Iterator[tuple[str, At, str]]:
     if not any(True for _ in queries.calls_anywhere(_TRAINER, f"{_TRAINER}.from_argparse_args")):
         return
     for source in queries.project.files.values():
-        settings = source.facts.extra.get("settings")
-        for each in settings.settings if settings is not None else ():
+        settings: Settings = source.facts.extra.get("settings", Settings())
+        for each in settings.settings:
             if each.path[-1] in INJECTING and each.value is False:
                 beside = {row.path[-1] for row in settings.below(*each.path[:-1])}
                 if len(beside & names) >= _BESIDE:

@@ -59,7 +59,8 @@ def _given_twice(queries: Queries, call: Place, spread: Place, named: list[str])
         for name in named:
             if _is_taken_out(call.unit, root.number, name) or any(_takes_out(unit, name) for unit in units):
                 continue
-            if held.objs and all(o[0] == "dict" and any(key == name for key, _ in o[1]) for o in held.each):
+            has = held.objs and all(o[0] == "dict" and any(key == name for key, _ in o[1]) for o in held.each)
+            if has and not any(_puts_at_times(unit, name) for unit in (*units, *queries.targets(root))):
                 yield _report(call, name, "the dictionary that it unpacks holds it too", [], RULE.severity)
 
 
@@ -100,6 +101,19 @@ def _takes_out(unit: Unit, name: str) -> bool:
     values = unit.code.values
     calls = (value for value in values if value.op == "call" and len(value.args) > 1)
     return any(values[call.args[0]].data == "pop" and values[call.args[1]].data == name for call in calls)
+
+
+def _puts_at_times(unit: Unit, name: str) -> bool:
+    """Whether a unit puts a key of that name into a dictionary under a condition: it may as well not be there."""
+    values = unit.code.values
+    for value in values:
+        if value.op == "store_item":
+            puts = values[value.args[1]].data == name
+        else:
+            puts = value.op == "call" and values[value.args[0]].data == "update" and name in value.data.names
+        if puts and unit.control.deciding(value.block):
+            return True
+    return False
 
 
 def _is_taken_out(unit: Unit, number: int, name: str) -> bool:
@@ -257,5 +271,19 @@ def also(options):
 
 def main(averaging, more):
     return optimizer({**asdict(Averaging())}) + optimizer(asdict(averaging)) + optimizer({"timeout": 1.0, **more})
+""",
+    # the key is there only for some rows
+    """
+def collate(rows):
+    batch = dict(inputs=[row["inputs"] for row in rows])
+    if "image" in rows[0]:
+        batch["images"] = [row["image"] for row in rows]
+    return batch
+
+def evaluate(model, rows, images):
+    return score(model, **collate(rows), images=images)
+
+def score(model, inputs, images=None):
+    return model(inputs, images)
 """,
 )
