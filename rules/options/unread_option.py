@@ -351,4 +351,52 @@ mode.add_argument("--fix", action="store_true")
 args = parser.parse_args()
 print("fixed" if args.fix else "checked")
 """,
+    # read of what may be anything, where another program's options come as well
+    """# file: runner.py
+import os
+
+
+class Runner:
+    def __init__(self, args, serves=False):
+        self.args = args
+        self.tasks = [] if serves else self.listed()
+
+    def listed(self):
+        args, tasks = self.args, []
+        for number in range(10):
+            tasks.append((args.method, number, args))
+        return tasks
+
+    def one(self, method, number, args, process=0):
+        print(method, number, args.key, process)
+
+    def run(self):
+        left = []
+        for task in self.tasks:
+            if not os.path.exists(task[0]):
+                left.append(task)
+        for _, task in enumerate(left):
+            self.one(*task, process=1)
+# file: serve.py
+import argparse
+
+from runner import Runner
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--method", default="x")
+    parser.add_argument("--key", default="x")
+    args = parser.parse_args()
+    Runner(args, serves=True).one("a", 1, args)
+# file: work.py
+import argparse
+
+from runner import Runner
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--method", default="x")
+    parser.add_argument("--key", default="x")
+    Runner(parser.parse_args()).run()
+""",
 )

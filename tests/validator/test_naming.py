@@ -63,3 +63,23 @@ def test_an_import_through_a_symbolic_link(tmp_path: Path) -> None:
     assert project.lookup(backend.top, "log") == Value(
         next(m for m in project.modules.values() if "common" in m.path), "log"
     )
+
+
+def test_a_name_may_mean_what_stands_beside_a_program_of_a_package(tmp_path: Path) -> None:
+    forget()
+    for name, text in (
+        ("tool/utils.py", "def whole(): ...\n"),
+        ("tool/judge/__init__.py", ""),
+        ("tool/judge/utils.py", "def steps(): ...\n"),
+        ("tool/judge/rate.py", "from utils import steps\n\nif __name__ == '__main__':\n    print(steps())\n"),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    files = sorted(tmp_path.rglob("*.py"))
+    project = Project([SourceFile(str(path.relative_to(tmp_path)), str(path)) for path in files])
+    program = next(module for module in project.modules.values() if module.path == "tool/judge/rate.py")
+
+    (row,) = program.imports_of("steps")
+    found = project.imported(program, row)
+
+    assert getattr(found, "path", "") == "tool/judge/utils.py"

@@ -89,7 +89,7 @@ def _slices(queries: Queries) -> Iterator[_Found]:
     parts += [share.user for share in shares(queries) if share.user.value.op == "item"] if units else []
     far = _surely_apart(queries, drawing | ORDERING) if parts else frozenset()
     for part in (part for part in dict.fromkeys(parts) if not is_aside(part.unit.path)):
-        divided = _first(part.operand(1)).varies("rank")
+        divided = _first(part.operand(1)).varies("rank") if _may_be_order(part.operand(0)) else NONE
         near = dict.fromkeys(_drawn_before(part.operand(0), _GIVEN)) if divided else {}
         for draw in (*near, *(_far_away(part, far - near.keys()) if divided else ())):
             apart = _among(_apart(draw), frozenset(c.axis for c in divided))

@@ -235,4 +235,15 @@ def prepared(dataset, epochs):
         loader.sampler.set_epoch(epoch)
         loader.batch_sampler.set_epoch(epoch)
 """,
+    # what is entered is what was passed
+    """\
+import socket
+from contextlib import closing
+
+
+def free_port():
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as s:
+        s.bind(("", 0))
+        return s.getsockname()[1]
+""",
 )
