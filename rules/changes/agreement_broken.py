@@ -30,9 +30,9 @@ from collections.abc import Iterator
 from rules.changes.effect_dropped import short
 from validator.drift.agreements import Agreements
 from validator.drift.change import Change
-from validator.drift.names.fixed_settings import Fixed, FixedSettings
-from validator.drift.names.multiples import Indivisible, Multiples
 from validator.drift.orders import Orders
+from validator.drift.settings.fixed_settings import Fixed, FixedSettings
+from validator.drift.settings.multiples import Indivisible, Multiples
 from validator.drift.some_ranks import SomeRanks
 from validator.facts.model import At
 from validator.finding import Finding, Related, Severity

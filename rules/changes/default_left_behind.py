@@ -23,8 +23,8 @@ from validator.drift.change import Change
 from validator.drift.interfaces.half_wired import HalfWired, HalfWiredOptions
 from validator.drift.interfaces.kinds import Kinds, Misfit
 from validator.drift.interfaces.relied_defaults import ReliedDefaults, Relying
-from validator.drift.names.default_types import DefaultTypes, Narrowed
 from validator.drift.names.defaults import Defaults
+from validator.drift.settings.default_types import DefaultTypes, Narrowed
 from validator.finding import Finding, Related
 from validator.rule import Rule
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.drift.change import Change
-from validator.drift.names.moved_levels import MovedLevels, Parted
+from validator.drift.settings.moved_levels import MovedLevels, Parted
 from validator.finding import Finding, Related
 from validator.rule import Rule
 

@@ -36,7 +36,6 @@ from typing import TYPE_CHECKING
 
 from validator.definitions import Method
 from validator.drift.change import Change
-from validator.drift.names.asked_settings import AskedSettings
 from validator.drift.names.commands import Commands
 from validator.drift.names.neighbours import Company, Stale
 from validator.drift.names.occurrences import Occurrence, name_span
@@ -47,6 +46,7 @@ from validator.drift.names.shown_locals import LostVariable, ShownLocals
 from validator.drift.names.spread import Spread, Unfilled
 from validator.drift.names.tables import Missing, Tables
 from validator.drift.names.targets import Targets
+from validator.drift.settings.asked_settings import AskedSettings
 from validator.finding import Edit, Finding, Fix, Related, Span
 from validator.rule import Rule
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.drift.change import Change
-from validator.drift.names.new_settings import NewSettings
+from validator.drift.settings.new_settings import NewSettings
 from validator.finding import Finding, Related
 from validator.rule import Rule
 

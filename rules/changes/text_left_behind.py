@@ -36,7 +36,7 @@ from validator.drift.names.occurrences import name_span
 from validator.drift.names.spread import Spread, Unnamed
 from validator.drift.names.texts import Texts
 from validator.drift.names.unheard import Unheard, UnheardNames
-from validator.drift.names.unknown_choices import UnknownChoice, UnknownChoices
+from validator.drift.settings.unknown_choices import UnknownChoice, UnknownChoices
 from validator.finding import Finding, Related
 from validator.rule import Rule
 

@@ -22,7 +22,7 @@ from rules.launch._reading.common import LANGUAGES, TOKENS, set_at
 from validator.analysis.commands.command_line import CommandLine, CommandLines, Given, refused
 from validator.analysis.commands.launch import Launch, Launches
 from validator.analysis.options.accepted import Accepted, Asked
-from validator.analysis.options.composed import Compositions
+from validator.analysis.recipes.composed import Compositions
 from validator.errors import nearest
 from validator.finding import Finding, Related
 from validator.project import Project

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.options.key_paths import LedAstray, led_astray
+from validator.analysis.recipes.key_paths import LedAstray, led_astray
 from validator.errors import nearest
 from validator.facts.config_files import MAPPING, Setting, settings_of
 from validator.files.languages import language

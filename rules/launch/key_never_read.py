@@ -25,9 +25,9 @@ from collections.abc import Collection, Iterator
 from functools import cached_property
 
 from validator.analysis.commands.launch import Launches
-from validator.analysis.options.composed import Composition, Compositions, Node, Override
-from validator.analysis.options.key_reads import KeyReads
-from validator.analysis.options.overlays import Overlay, Overlays
+from validator.analysis.recipes.composed import Composition, Compositions, Node, Override
+from validator.analysis.recipes.key_reads import KeyReads
+from validator.analysis.recipes.overlays import Overlay, Overlays
 from validator.files.languages import CONFIGURATION, language
 from validator.finding import Finding, Related
 from validator.flow import Flow

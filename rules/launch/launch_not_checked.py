@@ -22,7 +22,7 @@ from rules.launch._reading.common import TOKENS, span, starts_or_configures
 from validator.analysis.commands.command_line import CommandLine, CommandLines, strict
 from validator.analysis.commands.launch import Launch
 from validator.analysis.commands.program_parsers import ProgramParsers
-from validator.analysis.options.composed import Compositions
+from validator.analysis.recipes.composed import Compositions
 from validator.finding import Finding
 from validator.project import Module, Project
 from validator.rule import Rule

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 
 from rules.launch import _programs
 from validator.analysis.commands.launch import Launches
-from validator.analysis.options.composed import Composition, Compositions, Node, Override
+from validator.analysis.recipes.composed import Composition, Compositions, Node, Override
 from validator.errors import nearest
 from validator.finding import Finding, Related
 from validator.project import Project

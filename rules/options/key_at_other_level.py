@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.options.other_levels import OtherLevel, OtherLevels
+from validator.analysis.recipes.other_levels import OtherLevel, OtherLevels
 from validator.finding import Finding, Related
 from validator.project import Project
 from validator.rule import Rule

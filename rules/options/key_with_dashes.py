@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.options.composed import Compositions, Node
-from validator.analysis.options.laid_over import LaidOver, laid_over
 from validator.analysis.options.parsers import Parser
-from validator.analysis.options.sections import Sections
 from validator.analysis.options.set_anew import SetAnew
+from validator.analysis.recipes.composed import Compositions, Node
+from validator.analysis.recipes.laid_over import LaidOver, laid_over
+from validator.analysis.recipes.sections import Sections
 from validator.finding import Finding, Related
 from validator.flow.queries.outside_program import is_test
 from validator.flow.values import Obj

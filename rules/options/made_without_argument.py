@@ -24,8 +24,8 @@ from typing import NamedTuple
 from validator.analysis.commands.launch import Launches
 from validator.analysis.interfaces.binding import keeps_signature, parameters
 from validator.analysis.named import Named, is_path
-from validator.analysis.options.composed import Compositions, Node
-from validator.analysis.options.sections import Sections
+from validator.analysis.recipes.composed import Compositions, Node
+from validator.analysis.recipes.sections import Sections
 from validator.definitions import ClassDef, Method
 from validator.facts.model import Param
 from validator.finding import Finding, Related

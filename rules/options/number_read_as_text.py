@@ -32,10 +32,10 @@ from typing import NamedTuple
 
 from validator.analysis.named import Named
 from validator.analysis.options.exponents import Exponent, Exponents
-from validator.analysis.options.laid_over import LaidOver, laid_over
 from validator.analysis.options.option import Option
 from validator.analysis.options.parsers import Options
 from validator.analysis.options.set_anew import SetAnew, attribute_set, is_made
+from validator.analysis.recipes.laid_over import LaidOver, laid_over
 from validator.definitions import ClassDef, Method
 from validator.facts.model import At
 from validator.finding import Finding, Related

@@ -29,8 +29,8 @@ from typing import NamedTuple
 
 from validator.analysis.interfaces.binding import keeps_signature, parameters, written
 from validator.analysis.named import Named, is_path
-from validator.analysis.options.keyword_sections import KeywordSections
-from validator.analysis.options.sections import Part, Sections
+from validator.analysis.recipes.keyword_sections import KeywordSections
+from validator.analysis.recipes.sections import Part, Sections
 from validator.definitions import Missing, Symbol
 from validator.errors import nearest
 from validator.facts.config_files import Settings

@@ -23,8 +23,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.analysis.commands.programs import Programs
-from validator.analysis.options.composed import Node
-from validator.analysis.options.sections import Sections
+from validator.analysis.recipes.composed import Node
+from validator.analysis.recipes.sections import Sections
 from validator.errors import nearest
 from validator.facts.config_files import MAPPING
 from validator.finding import Finding, Related

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.options.composed import Compositions, Node
+from validator.analysis.recipes.composed import Compositions, Node
 from validator.facts.config_files import MAPPING
 from validator.finding import Finding, Related
 from validator.flow.queries.outside_program import is_test

@@ -27,9 +27,9 @@ from collections.abc import Iterable, Iterator
 
 from validator.analysis.interfaces.unspelled import Unspelled
 from validator.analysis.options.accepted import Accepted, Asked
-from validator.analysis.options.composed import Node
-from validator.analysis.options.sections import Sections
 from validator.analysis.options.spelled import Spelled
+from validator.analysis.recipes.composed import Node
+from validator.analysis.recipes.sections import Sections
 from validator.errors import nearest
 from validator.facts.config_files import Setting
 from validator.finding import Finding, Related, Severity

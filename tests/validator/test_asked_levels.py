@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from validator.analysis.options.asked_levels import AskedLevels
+from validator.analysis.recipes.asked_levels import AskedLevels
 from validator.project import Project
 from validator.source import SourceFile
 

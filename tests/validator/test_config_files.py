@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from validator.analysis.options.composed import Compositions
+from validator.analysis.recipes.composed import Compositions
 from validator.facts.config_files import read
 from validator.files.discovery import discover
 from validator.files.languages import MAX_CONFIGURATION

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 
-from validator.analysis.options.composed import Compositions, Node
-from validator.analysis.options.sections import Sections
+from validator.analysis.recipes.composed import Compositions, Node
+from validator.analysis.recipes.sections import Sections
 from validator.definitions import ClassDef
 from validator.facts.model import At
 from validator.flow.queries.base import Place, Queries

@@ -14,9 +14,9 @@ from validator.analysis.commands.fields import Field
 from validator.analysis.commands.launch import Launch
 from validator.analysis.commands.programs import UNKNOWN as COMPUTED
 from validator.analysis.commands.programs import SettingsClass
-from validator.analysis.options.composed import Composition, Node
 from validator.analysis.options.option import Option
 from validator.analysis.options.parsers import Parser
+from validator.analysis.recipes.composed import Composition, Node
 from validator.facts.config_files import MAPPING, Settings
 from validator.flow.literals import UNKNOWN
 

@@ -21,8 +21,8 @@ from validator.analysis.commands.command_line import CommandLine, CommandLines, 
 from validator.analysis.commands.fields import Field
 from validator.analysis.commands.launch import Launch
 from validator.analysis.commands.programs import Programs
-from validator.analysis.options.composed import Composition, Compositions, Node
 from validator.analysis.options.parsers import Parser
+from validator.analysis.recipes.composed import Composition, Compositions, Node
 from validator.analysis.sizes.quotients import Quotients
 from validator.facts.config_files import Setting, Settings
 from validator.flow.literals import UNKNOWN

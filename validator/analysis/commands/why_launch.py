@@ -8,7 +8,7 @@ from validator.analysis.commands.command_line import CommandLines, Given
 from validator.analysis.commands.fields import Field
 from validator.analysis.commands.launch import Launch
 from validator.analysis.commands.program_parsers import ProgramParsers
-from validator.analysis.options.composed import Composition, Compositions, Override
+from validator.analysis.recipes.composed import Composition, Compositions, Override
 from validator.facts.config_files import Setting
 from validator.project import Project
 

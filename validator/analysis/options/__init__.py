@@ -1,1 +1,1 @@
-"""Options and configuration files: what parsers, data classes and YAML accept, and who reads it."""
+"""Options of programs: what parsers, data classes and tables accept, and who reads it."""

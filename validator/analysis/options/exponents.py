@@ -6,8 +6,8 @@ import re
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.analysis.options.composed import Compositions
-from validator.analysis.options.sections import Sections
+from validator.analysis.recipes.composed import Compositions
+from validator.analysis.recipes.sections import Sections
 from validator.facts.config_files import Setting
 from validator.files.languages import language
 from validator.flow.queries.base import Place, Queries

@@ -17,7 +17,7 @@ from validator.drift.change import Change, Side, code_of
 from validator.drift.interfaces.calls import annotated, constructor
 from validator.drift.names.occurrences import Occurrence, groups, variables_shown
 from validator.drift.names.removed import Lost, Names, are_like
-from validator.drift.names.sections import Sections
+from validator.drift.settings.sections import Sections
 from validator.facts.model import At
 from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test

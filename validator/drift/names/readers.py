@@ -12,11 +12,11 @@ from validator.analysis.interfaces.binding import bind
 from validator.analysis.interfaces.handed_on import functions_run
 from validator.definitions import ClassDef, Method
 from validator.drift.change import Change
-from validator.drift.names.asked_settings import owner_text
 from validator.drift.names.given import Given
 from validator.drift.names.occurrences import Occurrence, variable_or_link
 from validator.drift.names.places import given_with, link_at
 from validator.drift.names.removed import asked_of
+from validator.drift.settings.asked_settings import owner_text
 from validator.facts.config_files import settings_of
 from validator.flow.objects import Objects
 from validator.flow.queries.base import Place

@@ -18,7 +18,6 @@ from validator.analysis.interfaces.swallowed import keys_read
 from validator.definitions import ClassDef, Method
 from validator.drift.change import Change
 from validator.drift.interfaces.calls import constructor
-from validator.drift.names.asked_settings import AskedSettings
 from validator.drift.names.given import Given, GivenOtherwise
 from validator.drift.names.neighbours import Company, is_read, passes_to_library
 from validator.drift.names.occurrences import Occurrence
@@ -26,6 +25,7 @@ from validator.drift.names.places import given_with, is_of_another, link_at, own
 from validator.drift.names.readers import Readers, called_with, named_parameters
 from validator.drift.names.removed import Names
 from validator.drift.names.texts import Replaced, Texts
+from validator.drift.settings.asked_settings import AskedSettings
 from validator.drift.statements.drops import Drops
 from validator.facts.config_files import settings_of
 from validator.flow.queries.base import Place

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from validator.analysis.options.recipes import Links, Recipe, Recipes
+from validator.analysis.recipes.recipes import Links, Recipe, Recipes
 from validator.facts.model import At
 from validator.project import Project
 

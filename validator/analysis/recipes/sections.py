@@ -13,9 +13,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from validator.analysis.commands.command_line import CommandLines
-from validator.analysis.options.composed import Compositions, Node
 from validator.analysis.options.namespaces import Namespaces
 from validator.analysis.options.parsers import Parser
+from validator.analysis.recipes.composed import Compositions, Node
 from validator.facts.config_files import MAPPING
 from validator.files.languages import language
 from validator.flow.callgraph.sections import path_of

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.analysis.options.asked_levels import Asked, AskedLevels
-from validator.analysis.options.key_reads import KeyReads
-from validator.analysis.options.recipes import Links, Recipe, Recipes
+from validator.analysis.recipes.asked_levels import Asked, AskedLevels
+from validator.analysis.recipes.key_reads import KeyReads
+from validator.analysis.recipes.recipes import Links, Recipe, Recipes
 from validator.files.languages import CONFIGURATION, language
 from validator.flow.queries.base import Place, Queries
 from validator.project import Project

@@ -15,7 +15,7 @@ from functools import cached_property
 
 from validator.analysis.commands.fields import Field
 from validator.analysis.commands.launch import Launch, Launches, arguments_of
-from validator.analysis.options.loaded import LoadedFiles
+from validator.analysis.recipes.loaded import LoadedFiles
 from validator.facts.config_files import MAPPING, Scalar, Setting, Settings
 from validator.facts.model import At
 from validator.project import Method, Module, Project

@@ -12,8 +12,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.drift.change import Change
-from validator.drift.names.asked_settings import owner_text, reading
 from validator.drift.names.occurrences import Occurrence
+from validator.drift.settings.asked_settings import owner_text, reading
 from validator.facts.config_files import Setting, settings_of
 from validator.facts.model import At
 from validator.flow.program.unit import Unit

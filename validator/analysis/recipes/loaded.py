@@ -21,7 +21,7 @@ from validator.flow.objects import Objects
 from validator.project import Method, Module, Project
 
 if TYPE_CHECKING:
-    from validator.analysis.options.composed import Compositions
+    from validator.analysis.recipes.composed import Compositions
 
 _OPTION = re.compile(r"--config([-_](file|path))?$")
 _APPLIES = frozenset({"parse_overrides", "_apply_overrides_to_config", "from_dotlist", "from_cli"})

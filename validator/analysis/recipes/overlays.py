@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.analysis.options.composed import Compositions, Node
-from validator.analysis.options.sections import Sections
+from validator.analysis.recipes.composed import Compositions, Node
+from validator.analysis.recipes.sections import Sections
 from validator.facts.config_files import MAPPING
 from validator.files.languages import language
 from validator.flow.queries.base import Place, Queries

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.analysis.options.asked_levels import Asked, AskedLevels
-from validator.analysis.options.key_reads import KeyReads, asked_of
-from validator.analysis.options.recipes import Links, Recipe, Recipes
+from validator.analysis.recipes.asked_levels import Asked, AskedLevels
+from validator.analysis.recipes.key_reads import KeyReads, asked_of
+from validator.analysis.recipes.recipes import Links, Recipe, Recipes
 from validator.drift.change import Change, Pair, Side
-from validator.drift.names.asked_settings import reading
+from validator.drift.settings.asked_settings import reading
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from validator.analysis.options.key_reads import asked_of, key_of, owner_of
 from validator.analysis.options.namespaces import Namespaces
-from validator.analysis.options.recipes import Links, Recipes
+from validator.analysis.recipes.key_reads import asked_of, key_of, owner_of
+from validator.analysis.recipes.recipes import Links, Recipes
 from validator.definitions import Module
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries

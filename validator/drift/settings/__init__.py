@@ -1,0 +1,1 @@
+"""What a change makes of settings in files and of the code that asks for them."""
