@@ -89,7 +89,8 @@ def _slices(queries: Queries) -> Iterator[_Found]:
     parts += [share.user for share in shares(queries) if share.user.value.op == "item"] if units else []
     far = _surely_apart(queries, drawing | ORDERING) if parts else frozenset()
     for part in (part for part in dict.fromkeys(parts) if not is_aside(part.unit.path)):
-        divided = _first(part.operand(1)).varies("rank") if _may_be_order(part.operand(0)) else NONE
+        alike = part.operand(0).val.v == {UNIFORM}  # a collective gave it, in one order
+        divided = _first(part.operand(1)).varies("rank") if not alike else NONE
         near = dict.fromkeys(_drawn_before(part.operand(0), _GIVEN)) if divided else {}
         for draw in (*near, *(_far_away(part, far - near.keys()) if divided else ())):
             apart = _among(_apart(draw), frozenset(c.axis for c in divided))
@@ -568,6 +569,23 @@ def main(model):
     data = load_dataset("json", data_files="rows.json", split="train")
     data = data.shuffle(seed=args.seed + rank)  # error: MP532
     Trainer(model=model, args=args, train_dataset=data).train()
+""",
+    # the rank that the sampler of the library has
+    """
+import torch
+from torch.utils.data.distributed import DistributedSampler
+
+class ByLength(DistributedSampler):
+    def __init__(self, data, buckets, num_replicas=None, rank=None):
+        super().__init__(data, num_replicas=num_replicas, rank=rank)
+        self.buckets = buckets
+
+    def __iter__(self):
+        generator = torch.Generator()
+        generator.manual_seed(self.epoch + self.rank)
+        indices = [torch.randperm(len(each), generator=generator).tolist() for each in self.buckets]  # error: MP532
+        for ids in indices:
+            yield from ids[self.rank :: self.num_replicas]
 """,
 ]
 
