@@ -4,7 +4,9 @@ What it does
     Follows `GradScaler`: reports `clip_grad_norm_` and `clip_grad_value_` before `scaler.step(optimizer)` and behind
     `scaler.scale(loss).backward()`, in one function or in those that it calls, where nothing on the way asks for the
     scale or unscales (in one function it may do so afterwards) and nothing else is trained beside; and
-    `scaler.step(optimizer)` in a project that never calls `update()` of a scaler.
+    `scaler.step(optimizer)` in a project that never calls `update()` of a scaler. So with Accelerate, which scales in
+    `accelerator.backward(loss)`: what torch clips behind it in the same function, where `mixed_precision` is passed and
+    may be float16 and nobody asks Accelerate to unscale.
 
 Why is this bad
     The gradients are as many times too large as the scale says (65,536 at first), so that clipping makes nearly every
@@ -14,6 +16,7 @@ Why is this bad
 References
     https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-clipping
     https://docs.pytorch.org/docs/stable/amp.html#torch.amp.GradScaler.update
+    https://huggingface.co/docs/accelerate/package_reference/accelerator#accelerate.Accelerator.clip_grad_norm_
 """
 
 from __future__ import annotations
@@ -28,7 +31,11 @@ from validator.flow.queries.training.optimizers import is_scaler
 from validator.project import Project
 from validator.rule import Rule
 
-RULE = Rule("MP562", "scaler-out-of-step", "warning", "1.0", tokens=("GradScaler",), solves=True)
+RULE = Rule("MP562", "scaler-out-of-step", "warning", "1.0", tokens=("GradScaler", "Accelerator"), solves=True)
+
+
+_ACCELERATOR = "accelerate.Accelerator"
+_CLIPPING = ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_")
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -40,6 +47,36 @@ def check_project(project: Project) -> Iterator[Finding]:
             yield _finding(step, "is never followed by `update()`: the scale of the loss stays as it is")
     for clip in dict.fromkeys(_clipped(queries, {step.unit for step in steps})):
         yield _finding(clip, "clips gradients that are still multiplied by the scale of the loss")
+    for clip in _clipped_beside(queries):
+        yield _finding(
+            clip,
+            "clips gradients that, with float16, are still multiplied by the scale of Accelerate",
+            "clip by `accelerator.clip_grad_norm_`, which unscales first",
+        )
+
+
+def _clipped_beside(queries: Queries) -> Iterator[Place]:
+    """What torch clips where Accelerate has scaled."""
+    makers = list(queries.calls_anywhere(_ACCELERATOR))
+    if not makers or not all(map(_may_scale, makers)) or any(queries.named_anywhere("unscale_gradients")):
+        return
+    for clip in queries.calls_anywhere(*_CLIPPING):
+        if is_aside(clip.unit.path):
+            continue
+        scaled = (_is_backward(each) for each in ways_back(clip, _is_backward) if each is not None)
+        if any(scaled) and None not in ways_back(clip, _is_backward):
+            yield clip
+
+
+def _may_scale(maker: Place) -> bool:
+    """Whether an `Accelerator` is told a precision that may be float16."""
+    given = maker.argument("mixed_precision")
+    return given is not None and given.closed.constant() in (None, "fp16") and not given.closed.is_const(None)
+
+
+def _is_backward(place: Place) -> bool:
+    asked = place.receiver if place.value.op == "call" and place.method == "backward" else None
+    return asked is not None and any(o[:2] == ("made", _ACCELERATOR) for o in asked.closed.each)
 
 
 def _steps(queries: Queries) -> Iterator[Place]:
@@ -126,12 +163,12 @@ def _is_told_otherwise(queries: Queries, units: set[Unit]) -> bool:
     return any(not (loss.root.value.op == "call" and loss.root.method == "scale") for loss in losses)
 
 
-def _finding(call: Place, what: str) -> Finding:
+def _finding(call: Place, what: str, help: str = "") -> Finding:
     return RULE.finding(
         call.unit.path,
         call.at,
         f"`{call.operand(0).text}` in `{call.unit.qualname}` {what}",
-        help="call `scaler.unscale_(optimizer)` before clipping, `scaler.update()` after each step",
+        help=help or "call `scaler.unscale_(optimizer)` before clipping, `scaler.update()` after each step",
         context=f"{call.unit.qualname}:{call.operand(0).text}",
     )
 
@@ -198,9 +235,31 @@ class Runner:
         self.precision.backward(self.model(batch).mean())
         self.step()
 """
+_ACCELERATED = """
+import argparse
+
+import torch
+from accelerate import Accelerator
+
+def main(model, optimizer, loader):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--mixed_precision", default="no", choices=["no", "fp16", "bf16"])
+    args = parser.parse_args()
+    accelerator = Accelerator(mixed_precision={precision})
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    for batch in loader:
+        accelerator.backward(model(batch).loss)
+        {clip}
+        optimizer.step()
+        optimizer.zero_grad()
+"""
+_BY_TORCH = "torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)"
 _PREPARE = "self.precision.prepare(self.optimizer)"
 
-INCORRECT += [_ENGINE.format(mark="  # error: MP562", first="self.clip()", second="self.optimizer.zero_grad()")]
+INCORRECT += [
+    _ENGINE.format(mark="  # error: MP562", first="self.clip()", second="self.optimizer.zero_grad()"),
+    _ACCELERATED.format(precision="args.mixed_precision", clip=f"{_BY_TORCH}  # error: MP562"),
+]
 
 CORRECT = [
     _ENGINE.format(mark="", first=_PREPARE, second="self.clip()"),
@@ -238,4 +297,7 @@ def main(model, batches, optimizer, every):
             optimizer.zero_grad()
     return both(scaler, model(1), model(2), optimizer, optimizer)
 """,
+    _ACCELERATED.format(precision='"bf16"', clip=_BY_TORCH),
+    _ACCELERATED.format(precision="args.mixed_precision", clip="accelerator.clip_grad_norm_(model.parameters(), 1.0)"),
+    _ACCELERATED.format(precision='"fp16"', clip=f"accelerator.unscale_gradients()\n        {_BY_TORCH}"),
 ]
