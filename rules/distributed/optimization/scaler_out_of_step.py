@@ -6,7 +6,8 @@ What it does
     scale or unscales (in one function it may do so afterwards) and nothing else is trained beside; and
     `scaler.step(optimizer)` in a project that never calls `update()` of a scaler. So with Accelerate, which scales in
     `accelerator.backward(loss)`: what torch clips behind it in the same function, where `mixed_precision` is passed and
-    may be float16 and nobody asks Accelerate to unscale.
+    may be float16 and nobody asks Accelerate to unscale. And `GradScaler` of a module that wraps models by
+    `FullyShardedDataParallel`, and none by DDP, instead of `ShardedGradScaler`.
 
 Why is this bad
     The gradients are as many times too large as the scale says (65,536 at first), so that clipping makes nearly every
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from validator.domains.placement import certainly, may
 from validator.finding import Finding
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries, ways_back
@@ -35,6 +37,7 @@ RULE = Rule("MP562", "scaler-out-of-step", "warning", "1.0", tokens=("GradScaler
 
 
 _ACCELERATOR = "accelerate.Accelerator"
+_SCALERS = ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler")
 _CLIPPING = ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_")
 
 
@@ -47,12 +50,32 @@ def check_project(project: Project) -> Iterator[Finding]:
             yield _finding(step, "is never followed by `update()`: the scale of the loss stays as it is")
     for clip in dict.fromkeys(_clipped(queries, {step.unit for step in steps})):
         yield _finding(clip, "clips gradients that are still multiplied by the scale of the loss")
+    for maker in _of_shards(queries):
+        yield _finding(
+            maker,
+            "hears of no overflow in the shards that other ranks have: some ranks leave a step out, and others take it",
+            "use `ShardedGradScaler` of `torch.distributed.fsdp.sharded_grad_scaler`",
+        )
     for clip in _clipped_beside(queries):
         yield _finding(
             clip,
             "clips gradients that, with float16, are still multiplied by the scale of Accelerate",
             "clip by `accelerator.clip_grad_norm_`, which unscales first",
         )
+
+
+def _of_shards(queries: Queries) -> Iterator[Place]:
+    """What makes a plain scaler in a file that wraps models by FSDP, and none by DDP."""
+    for maker in queries.calls(*_SCALERS):
+        module = maker.unit.module
+        if is_aside(maker.unit.path) or not any(
+            word in module.source.text.lower() for word in ("fsdp", "fullysharded")
+        ):
+            continue
+        calls = (call for unit in queries.flow.whole_units(module) for call in queries.calls_in(unit))
+        states = [state for call in calls if (state := call.closed.state)]
+        if any(certainly(each, "fsdp1") for each in states) and not any(may(each, "ddp") for each in states):
+            yield maker
 
 
 def _clipped_beside(queries: Queries) -> Iterator[Place]:
@@ -259,6 +282,20 @@ _PREPARE = "self.precision.prepare(self.optimizer)"
 INCORRECT += [
     _ENGINE.format(mark="  # error: MP562", first="self.clip()", second="self.optimizer.zero_grad()"),
     _ACCELERATED.format(precision="args.mixed_precision", clip=f"{_BY_TORCH}  # error: MP562"),
+    """
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+class Runner:
+    def __init__(self, model, optimizer):
+        self.model, self.optimizer = FSDP(model), optimizer
+        self.scaler = torch.amp.GradScaler("cuda")  # error: MP562
+
+    def step(self, batch):
+        self.scaler.scale(self.model(batch).mean()).backward()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+""",
 ]
 
 CORRECT = [
@@ -300,4 +337,20 @@ def main(model, batches, optimizer, every):
     _ACCELERATED.format(precision='"bf16"', clip=_BY_TORCH),
     _ACCELERATED.format(precision="args.mixed_precision", clip="accelerator.clip_grad_norm_(model.parameters(), 1.0)"),
     _ACCELERATED.format(precision='"fp16"', clip=f"accelerator.unscale_gradients()\n        {_BY_TORCH}"),
+    """
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from torch.distributed.fsdp.sharded_grad_scaler import ShardedGradScaler
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+class Runner:
+    def __init__(self, model, sharded):
+        self.model = FSDP(model) if sharded else DDP(model)
+        self.scaler = ShardedGradScaler() if sharded else torch.amp.GradScaler("cuda")
+
+    def step(self, batch, optimizer):
+        self.scaler.scale(self.model(batch).mean()).backward()
+        self.scaler.step(optimizer)
+        self.scaler.update()
+""",
 ]
