@@ -5,16 +5,17 @@ What it does
     the other: `create(name, use_w2, use_w1)` for `def create(self, name, use_w1, use_w2)`; or words of them that are
     words of no other parameter, and none of its own: `join(world, offset)` for `def join(rank_offset, world_size)`. A
     word that both parameters have decides nothing, one that only one has does: `build(cfg.warmup, cfg.steps)` for
-    `def build(total_steps, warmup_steps)`. Items go by their keys (`batch["old_log_probs"]`). Also one argument that
-    bears the name of another parameter, behind others that stand at their places: there the signature has got a
-    parameter in between. Also of actors, of modules that are called, and of what processes are given to run. Where
-    several definitions may be reached, all must have these parameters in this order. Silent in the function itself,
-    behind a test of the two, where the function passes them to it in the other order too, where a statement exchanges
-    the two, where their names are those of the two ways of one thing (`scatter_dim`, `gather_dim`), where a name, or a
+    `def build(total_steps, warmup_steps)`. Items go by their keys (`batch["old_log_probs"]`), and what is gathered
+    from several things by what each is asked for (`pad([row.labels for row in rows])`). Also one argument that bears
+    the name of another parameter, behind others that stand at their places: there the signature has got a parameter
+    in between. Also of actors, of modules that are called, and of what processes are given to run. Where several
+    definitions may be reached, all must have these parameters in this order. Silent in the function itself, behind a
+    test of the two, where the function passes them to it in the other order too, where a statement exchanges the two,
+    where their names are those of the two ways of one thing (`scatter_dim`, `gather_dim`), where a name, or a
     condition around the call, says that the exchange is meant (`swap`, `reverse`, `transpose`), where the result is
-    turned round (`-margin(b, a)`, `1 - p(b, a)`, `scores(b, a).T`), where the function is there for the exchange alone
-    (it does nothing else, one beside it passes the two straight, `text_to_image` is its name), and where what is called
-    gives the same in either order.
+    turned round (`-margin(b, a)`, `1 - p(b, a)`, `scores(b, a).T`), where the function is there for the exchange
+    alone (it does nothing else, one beside it passes the two straight, `text_to_image` is its name), and where what
+    is called gives the same in either order.
 
 Why is this bad
     Nothing fails where both are of one type: the wrong matrix is decomposed, the wrong model is the reference.
@@ -99,9 +100,12 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def _with_keys(objects: Objects, function: Method, call: Call) -> Call:
-    """A call in which the items of dictionaries go by their keys: `batch["labels"]` as `batch.labels` would."""
+    """A call in which the items of dictionaries go by their keys: `batch["labels"]` as `batch.labels` would; and what
+    is gathered from several things by the one name that they are asked for: `pad([each.labels for each in rows])`."""
     items = [i for i, each in enumerate(call.args) if each.keyword is None and each.value.endswith(_ITEM)]
-    place = objects.call_at(function.module, call.at) if items else None
+    gathered = [i for i, each in enumerate(call.args) if each.keyword is None and each.kind == "call"]
+    gathered = gathered if len(gathered) > 1 else []
+    place = objects.call_at(function.module, call.at) if items or gathered else None
     if place is None or place.value.op != "call" or len(place.value.args) != len(call.args) + 1:
         return call
     args = list(call.args)
@@ -110,7 +114,21 @@ def _with_keys(objects: Objects, function: Method, call: Call) -> Call:
         key = item.operand(1).closed.constant() if item.value.op == "item" else None
         if isinstance(key, str) and key.isidentifier():
             args[i] = args[i]._replace(value=f"{args[i].value.removesuffix(_ITEM)}.{key}")
+    for i in gathered:
+        names = _asked_of_each(place.operand(i + 1))
+        if len(names) == 1:
+            args[i] = args[i]._replace(kind="path", value=f"each.{names.pop()}")
     return call._replace(args=tuple(args))
+
+
+def _asked_of_each(place: Place) -> set[str]:
+    """The names, or keys, for which an expression asks the elements that it goes through."""
+    found: set[str] = set()
+    for part in place.parts:
+        if part.value.op in ("attr", "item") and part.operand(0).root.value.op == "next":
+            key = part.value.data if part.value.op == "attr" else part.operand(1).value.data
+            found.add(key if isinstance(key, str) and key.isidentifier() else "")
+    return found - {""} if "" not in found else set()
 
 
 def _checked(objects: Objects, function: Method, call: Call, place: Place) -> Iterator[Finding]:
@@ -472,6 +490,26 @@ class Trainer:
     def step(self, actor, sequences, mask, n_actions):
         log_probs = actor(sequences, n_actions, mask)
         return log_probs - self.reference(sequences, mask, n_actions)  # error: MP145
+""",
+    # gathered from the rows of a batch
+    """
+from dataclasses import dataclass
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+@dataclass
+class Batch:
+    rewards: torch.Tensor
+    weights: torch.Tensor
+    divergences: torch.Tensor
+
+def collate(rows):
+    return Batch(  # error: MP145
+        pad_sequence([row.rewards for row in rows], batch_first=True),
+        pad_sequence([row.divergences.flip(0) for row in rows], batch_first=True).flip(1),
+        torch.tensor([row["weights"] for row in rows]),
+    )
 """,
 ]
 
