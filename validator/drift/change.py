@@ -21,6 +21,7 @@ from validator.flow.objects import Objects
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
+from validator.flow.queries.outside_program import is_test
 from validator.flow.values import NONE_OBJ
 from validator.project import Project
 from validator.source import SourceFile
@@ -214,6 +215,13 @@ class Change:
         if kind not in self._analyses:
             self._analyses[kind] = kind(self)
         return self._analyses[kind]
+
+    @cached_property
+    def settings_files(self) -> tuple[tuple[SourceFile, SourceFile], ...]:
+        """The changed files that are no code and no part of a test, before and after."""
+        files = (path for path in self.changed if path not in self.after.project.modules)
+        rows = ((self.before.by_absolute.get(path), self.after.by_absolute.get(path)) for path in files)
+        return tuple((old, new) for old, new in rows if old is not None and new is not None and not is_test(new.path))
 
     @cached_property
     def modules(self) -> list[tuple[Module | None, Module | None]]:

@@ -74,10 +74,7 @@ class GivenOtherwise:
 
     def _in_files(self) -> Iterator[Given]:
         """The only key of a mapping that went, and the only one that came, with the same value."""
-        for path in self.change.changed:
-            old, new = (side.by_absolute.get(path) for side in (self.change.before, self.change.after))
-            if old is None or new is None or path in self.change.after.project.modules or is_test(new.path):
-                continue
+        for old, new in self.change.settings_files:
             before, after = ({each.path: each for each in settings_of(each_file).settings} for each_file in (old, new))
             gone, came = before.keys() - after.keys(), after.keys() - before.keys()
             for place in gone:

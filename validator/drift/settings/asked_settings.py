@@ -83,10 +83,7 @@ class AskedSettings:
         """The keys that the change gave another name in a file of settings: the only one of its mapping that went, and
         the only one that came, with the same value."""
         found = set()
-        for path in self.change.changed:
-            old, new = (side.by_absolute.get(path) for side in (self.before, self.after))
-            if old is None or new is None or path in self.after.project.modules or is_test(new.path):
-                continue
+        for old, new in self.change.settings_files:
             before, after = ({each.path: each for each in settings_of(source).settings} for source in (old, new))
             for gone in before.keys() - after.keys():
                 came = [each for each in after.keys() - before.keys() if each[:-1] == gone[:-1]]

@@ -41,10 +41,7 @@ class FixedSettings:
     @cached_property
     def rows(self) -> list[Fixed]:
         found: list[Fixed] = []
-        for path in self.change.changed:
-            old, new = (side.by_absolute.get(path) for side in (self.change.before, self.change.after))
-            if old is None or new is None or path in self.change.after.project.modules or is_test(new.path):
-                continue
+        for old, new in self.change.settings_files:
             before = {each.path: each.value for each in settings_of(old).settings}
             for setting in settings_of(new).settings:
                 if before.get(setting.path) == _LEFT and type(setting.value) in (int, float):

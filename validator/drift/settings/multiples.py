@@ -50,10 +50,7 @@ class Multiples:
     @cached_property
     def rows(self) -> list[Indivisible]:
         found: dict[tuple[str, tuple[str, ...], tuple[str, ...]], Indivisible] = {}
-        for path in self.change.changed:
-            old, new = (side.by_absolute.get(path) for side in (self.change.before, self.change.after))
-            if old is None or new is None or path in self.change.after.project.modules or is_test(new.path):
-                continue
+        for old, new in self.change.settings_files:
             before = {each.path: each.value for each in _numbers(old)}
             changed = [each for each in _numbers(new) if before.get(each.path, each.value) != each.value]
             for required in self._required if changed else ():

@@ -17,7 +17,7 @@ from validator.drift.names.occurrences import variable_or_link
 from validator.drift.names.texts import constants
 from validator.facts.config_files import Setting, settings_of
 from validator.flow.program.unit import Unit
-from validator.flow.queries.outside_program import is_foreign, is_test
+from validator.flow.queries.outside_program import is_foreign
 
 _OF_SEVERAL_WORDS = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+)+")
 
@@ -42,10 +42,7 @@ class UnknownChoices:
     @cached_property
     def rows(self) -> list[UnknownChoice]:
         found: list[UnknownChoice] = []
-        for path in self.change.changed:
-            old, new = (side.by_absolute.get(path) for side in (self.change.before, self.change.after))
-            if old is None or new is None or path in self.change.after.project.modules or is_test(new.path):
-                continue
+        for old, new in self.change.settings_files:
             before = {each.path: each.value for each in settings_of(old).settings}
             for setting in settings_of(new).settings:
                 was, now = before.get(setting.path), setting.value
