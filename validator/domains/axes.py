@@ -47,6 +47,15 @@ _COUNTED = frozenset({"size", "group", "mesh", "rank", "degree", "pg"})
 _SHORT = frozenset({"tp", "cp", "pp", "sp", "ep", "dp", "mp", "ring", "ulysses", "fsdp", "ddp", "hsdp"})
 
 
+def asks_own_rank(name: str) -> bool:
+    """Whether a function is called as those are that give the rank of the process along axes, whichever library has it:
+    `get_data_parallel_rank`; not that of another process (`get_pipeline_model_parallel_last_rank`)."""
+    words = name.lower().split("_")
+    along = [word for word in words[1:-1] if word not in ("parallel", "model", "group")]
+    told = "parallel" in words or not _SHORT.isdisjoint(along)
+    return words[0] == "get" and words[-1] == "rank" and told and all(word in _WORDS for word in along)
+
+
 @lru_cache(maxsize=4096)
 def of_parallelism(name: str) -> Axes:
     """The axes of the group, size, rank or mesh of which a name speaks: `ring_attn_size`, `tensor_parallel_size`.

@@ -1055,6 +1055,25 @@ def train(model, trainer):
         model.save_pretrained(training_args.output_dir, state_dict=state)
 """,
     _PICTURES.format(test="dist.is_initialized()", mark="  # error: MP501", shown="tokenizer"),
+    # whose rank it is, the name of a function tells that an unknown library has
+    """
+import deepspeed
+import torch.distributed as dist
+from toolkit import mpu
+
+class Trainer:
+    def __init__(self, args, model, config):
+        self.rank = mpu.get_data_parallel_rank() if args.model_parallel else dist.get_rank()
+        self.engine, *_ = deepspeed.initialize(model=model, config=config)
+
+    def save(self, folder):
+        if self.rank == 0:
+            self.engine.save_checkpoint(folder)  # error: MP501
+        dist.barrier()
+
+def main(args, model):
+    Trainer(args, model, {}).save("out")
+""",
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from validator.domains.axes import LOCAL, WHOLE, axes_of
+from validator.domains.axes import LOCAL, WHOLE, asks_own_rank, axes_of
 from validator.domains.placement import PLAIN
 from validator.domains.spmd import NONE, Causes, combined, held, only, rank, unsure
 from validator.flow.attributes import attribute
@@ -218,7 +218,7 @@ def _undescribed(at: Evaluation, number: int, dotted: str, arguments: Arguments)
     last = named.rpartition(".")[2]
     if last in _NAMED:
         return sequence(tuple_of([STRING, UNKNOWN]))
-    if not arguments and last in at.models.ranks["methods"] | at.models.ranks["names"]:
+    if not arguments and (last in at.models.ranks["methods"] | at.models.ranks["names"] or asks_own_rank(last)):
         return Val(v=rank({LOCAL} if LOCAL in last else axes_of(last) - WHOLE or WHOLE, sure=False))
     if named not in LAZY | _LOOKING and not named.startswith("torch.utils.data"):
         for _, value in arguments:
