@@ -8,6 +8,7 @@ name, the folders above every other outermost package (`src/` layouts, sibling p
 from __future__ import annotations
 
 import os
+import posixpath
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
@@ -90,6 +91,15 @@ def locate(path: str) -> Location:
     if stem == "__init__" and parts:
         return Location(root, ".".join(parts), True)
     return Location(root, ".".join([*parts, stem]), False)
+
+
+def paths_around(tail: str, file: str) -> Iterator[str]:
+    """What a relative path means from the folder of a file (absolute), and from each around it, nearest first."""
+    folder = posixpath.dirname(file)
+    while folder:
+        yield posixpath.normpath(f"{folder}/{tail}")
+        above = posixpath.dirname(folder)
+        folder = above if above != folder else ""
 
 
 class Finder:

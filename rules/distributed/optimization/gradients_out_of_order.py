@@ -29,7 +29,7 @@ from validator.flow.queries.base import Place, Queries, ways_back
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.training.cleared_gradients import Gradients, computes, holds_gradient, is_open
 from validator.flow.queries.training.loop_ways import Way, coincide, deciding
-from validator.flow.queries.training.optimizers import name_of, optimizer_of
+from validator.flow.queries.training.optimizers import ACCELERATOR, is_accelerator, name_of, optimizer_of
 from validator.project import Project
 from validator.rule import Rule
 
@@ -37,7 +37,6 @@ RULE = Rule("MP566", "gradients-out-of-order", "error", "1.0", tokens=("step",),
 
 _CLEARING = "zero_grad"
 _CLIPPING = ("clip_grad_norm_", "clip_grad_value_")
-_ACCELERATOR = "accelerate.Accelerator"
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -59,7 +58,7 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _clipped_in_part(queries: Queries) -> Iterator[Finding]:
     """What Accelerate clips in each of several rounds whose gradients it adds up."""
-    makers = list(queries.calls_anywhere(_ACCELERATOR))
+    makers = list(queries.calls_anywhere(ACCELERATOR))
     for clip in queries.named_anywhere(*_CLIPPING) if any(map(_adds_up, makers)) else ():
         managers = [clip.value_at(number) for number in clip.unit.managers(clip.number)]
         beside = [maker for maker in makers if maker.unit.module is clip.unit.module] or makers
@@ -82,8 +81,7 @@ def _clipped_in_part(queries: Queries) -> Iterator[Finding]:
 
 def _is_accelerators(call: Place, *methods: str) -> bool:
     """Whether a value is a call of a method of an `Accelerator`."""
-    asked = call.receiver if call.value.op == "call" and call.method in methods else None
-    return asked is not None and any(o[:2] == ("made", _ACCELERATOR) for o in asked.closed.each)
+    return call.value.op == "call" and call.method in methods and is_accelerator(call.receiver)
 
 
 def _adds_up(maker: Place) -> bool:

@@ -29,14 +29,13 @@ from validator.finding import Finding
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries, ways_back
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.training.optimizers import is_scaler
+from validator.flow.queries.training.optimizers import ACCELERATOR, is_accelerator, is_scaler
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP562", "scaler-out-of-step", "warning", "1.0", tokens=("GradScaler", "Accelerator"), solves=True)
 
 
-_ACCELERATOR = "accelerate.Accelerator"
 _SCALERS = ("torch.amp.GradScaler", "torch.cuda.amp.GradScaler")
 _CLIPPING = ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad_value_")
 
@@ -80,7 +79,7 @@ def _of_shards(queries: Queries) -> Iterator[Place]:
 
 def _clipped_beside(queries: Queries) -> Iterator[Place]:
     """What torch clips where Accelerate has scaled."""
-    makers = list(queries.calls_anywhere(_ACCELERATOR))
+    makers = list(queries.calls_anywhere(ACCELERATOR))
     if not makers or not all(map(_may_scale, makers)) or any(queries.named_anywhere("unscale_gradients")):
         return
     for clip in queries.calls_anywhere(*_CLIPPING):
@@ -98,8 +97,7 @@ def _may_scale(maker: Place) -> bool:
 
 
 def _is_backward(place: Place) -> bool:
-    asked = place.receiver if place.value.op == "call" and place.method == "backward" else None
-    return asked is not None and any(o[:2] == ("made", _ACCELERATOR) for o in asked.closed.each)
+    return place.value.op == "call" and place.method == "backward" and is_accelerator(place.receiver)
 
 
 def _steps(queries: Queries) -> Iterator[Place]:

@@ -7,6 +7,7 @@ import posixpath
 from rules import models
 from validator.analysis.commands.fields import Field
 from validator.facts.config_files import Settings
+from validator.files.naming import paths_around
 from validator.project import Project
 
 
@@ -34,13 +35,9 @@ class Files:
 
     def _nearest(self, tail: str, script: str) -> str:
         source = self.project.files.get(script)
-        folder = posixpath.dirname(source.absolute) if source is not None and not tail.startswith("/") else ""
-        while folder:
-            if (found := self._by_place.get(posixpath.normpath(f"{folder}/{tail}"))) is not None:
-                return found
-            above = posixpath.dirname(folder)
-            folder = above if above != folder else ""
-        return self._by_place.get(tail, "")
+        around = paths_around(tail, source.absolute) if source is not None and not tail.startswith("/") else ()
+        found = (self._by_place.get(path) for path in (*around, tail))
+        return next((path for path in found if path is not None), "")
 
     def model(self, name: str, script: str) -> models.ModelFacts | None:
         """The shape in a checkpoint's `config.json` among the files."""

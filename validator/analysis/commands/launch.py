@@ -19,6 +19,7 @@ from validator.analysis.commands.scripts import Run, Scripts
 from validator.analysis.commands.wrappers import RUNS_OTHERS
 from validator.analysis.options.parsers import Parser
 from validator.facts.model import At
+from validator.files.naming import paths_around
 from validator.project import Module, Project
 
 _PYTHON = re.compile(r"python(3(\.\d+)?)?$|pypy3?$")
@@ -213,15 +214,10 @@ class Launches:
 
     def _nearest(self, tail: str, script: str) -> Module | None:
         source = self.project.files.get(script)
-        folder = posixpath.dirname(source.absolute) if source is not None else ""
         if tail.startswith("/"):
             return self._files.get(tail)
-        while folder:
-            if (found := self._files.get(posixpath.normpath(f"{folder}/{tail}"))) is not None:
-                return found
-            above = posixpath.dirname(folder)
-            folder = above if above != folder else ""
-        return None
+        around = paths_around(tail, source.absolute) if source is not None else ()
+        return next((found for path in around if (found := self._files.get(path)) is not None), None)
 
     def likely(self, launch: Launch) -> Module | None:
         """The file that a launch starts; of a path that begins with a folder of another machine the only file of the

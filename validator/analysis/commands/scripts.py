@@ -8,7 +8,6 @@ functions are followed where they are called; `source` reads the other script, w
 
 from __future__ import annotations
 
-import posixpath
 from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
@@ -31,6 +30,7 @@ from validator.facts.script import (
     Statement,
     Word,
 )
+from validator.files.naming import paths_around
 from validator.project import Project
 from validator.source import SourceFile
 
@@ -97,14 +97,9 @@ class Scripts:
         """The file whose path ends so, nearest to a script."""
         if tail.startswith("/"):
             return files.get(tail)
-        folder = posixpath.dirname(self.project.files[script].absolute) if script in self.project.files else ""
-        while folder:
-            found = files.get(posixpath.normpath(f"{folder}/{tail}"))
-            if found is not None:
-                return found
-            above = posixpath.dirname(folder)
-            folder = above if above != folder else ""
-        return None
+        source = self.project.files.get(script)
+        around = paths_around(tail, source.absolute) if source is not None else ()
+        return next((found for path in around if (found := files.get(path)) is not None), None)
 
 
 class _Skip(Exception):

@@ -20,7 +20,7 @@ from validator.models.members import is_telling
 from validator.project import Project
 
 _WORDS = re.compile(r"[^\W\d][\w-]*")
-_FILLED_IN = re.compile(r"\{[^{}]*\}|%\(\w+\)[a-z]|%[-\d.]*[a-z]")  # places of a text that `format` or `%` fills in
+FILLED_IN = re.compile(r"\{[^{}]*\}|%\(\w+\)[a-z]|%[-\d.]*[a-z]")  # places of a text that `format` or `%` fills in
 _NAME = re.compile(r"[\w./-]*")
 _CLOSE = 0.85  # of the letters of two names, one of which is the other misspelt
 _LETTERS = 3  # so many letters of a text that is put together say something about what it is the name of
@@ -148,8 +148,8 @@ def _forms(unit: Unit) -> Iterator[tuple[str, str]]:
     for value in values:
         if value.op == "join" or value.op == "binary" and value.data in ("Add", "Mod"):
             yield from _form([_text(values[each]) for each in value.args])
-        elif value.op == "const" and isinstance(value.data, str) and _FILLED_IN.search(value.data):
-            first, *others = _FILLED_IN.split(value.data)
+        elif value.op == "const" and isinstance(value.data, str) and FILLED_IN.search(value.data):
+            first, *others = FILLED_IN.split(value.data)
             yield from _form([first, *(part for other in others for part in (None, other))])
 
 

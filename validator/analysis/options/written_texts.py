@@ -6,12 +6,11 @@ import re
 from collections.abc import Collection, Iterator
 from functools import cached_property
 
+from validator.analysis.interfaces.unspelled import FILLED_IN
 from validator.flow import Flow
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_test
-
-_FILLED_IN = re.compile(r"\{[^{}]*\}|%\(\w+\)[a-z]|%[-\d.]*[a-z]")  # places of a text that `format` or `%` fills in
 
 
 class WrittenTexts:
@@ -57,8 +56,8 @@ def _put_together(unit: Unit) -> Iterator[list[str]]:
             found = [values[each].data if values[each].op == "const" else None for each in value.args]
             if any(isinstance(each, str) for each in found):
                 yield _between(found)
-        elif value.op == "const" and isinstance(value.data, str) and _FILLED_IN.search(value.data):
-            yield _FILLED_IN.split(value.data)
+        elif value.op == "const" and isinstance(value.data, str) and FILLED_IN.search(value.data):
+            yield FILLED_IN.split(value.data)
 
 
 def _between(parts: list[object]) -> list[str]:

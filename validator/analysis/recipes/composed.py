@@ -18,6 +18,7 @@ from validator.analysis.commands.launch import Launch, Launches, arguments_of
 from validator.analysis.recipes.loaded import LoadedFiles
 from validator.facts.config_files import MAPPING, Scalar, Setting, Settings
 from validator.facts.model import At
+from validator.files.naming import paths_around
 from validator.project import Method, Module, Project
 from validator.source import SourceFile
 
@@ -213,14 +214,7 @@ class Compositions:
         return next((found for base in bases if tail and (found := self._folder_near(tail, base))), None)
 
     def _folder_near(self, tail: str, file: str) -> str | None:
-        folder = posixpath.dirname(file)
-        while folder:
-            candidate = posixpath.normpath(f"{folder}/{tail}")
-            if candidate in self._folders:
-                return candidate
-            above = posixpath.dirname(folder)
-            folder = above if above != folder else ""
-        return None
+        return next((each for each in paths_around(tail, file) if each in self._folders), None)
 
     @cached_property
     def _mains(self) -> dict[Module, Method]:

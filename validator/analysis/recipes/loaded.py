@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from validator.analysis.commands.fields import Field
 from validator.analysis.commands.launch import Launch, arguments_of
 from validator.facts.text import path_of
+from validator.files.naming import paths_around
 from validator.flow.objects import Objects
 from validator.project import Method, Module, Project
 
@@ -85,14 +86,7 @@ class LoadedFiles:
 
     def _near(self, tail: str, file: str) -> str | None:
         """A file of that path below the folder of another, or below a folder around it."""
-        folder = posixpath.dirname(file)
-        while folder:
-            candidate = posixpath.normpath(f"{folder}/{tail}")
-            if candidate in self.files:
-                return candidate
-            above = posixpath.dirname(folder)
-            folder = above if above != folder else ""
-        return None
+        return next((each for each in paths_around(tail, file) if each in self.files), None)
 
 
 def _given(launch: Launch) -> Iterator[Field | None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from validator.flow.queries.base import Place
 from validator.flow.queries.origins import trail
 
+ACCELERATOR = "accelerate.Accelerator"
 _NAMES = ("opt", "optim", "optimizer")
 _NO_OPTIMIZERS = frozenset({"torch.optim.lr_scheduler", "torch.optim.swa_utils"})  # their steps are others
 
@@ -47,6 +48,11 @@ def libraries_of(value: Place) -> set[str]:
     """The full names of what libraries have that may have made a value: `torch.optim.lr_scheduler.StepLR`."""
     calls = [each.operand(0).val.each for each in trail(value, frozenset()) if each.value.op == "call"]
     return {str(o[1]) for each in calls for o in each if o[0] == "ext"}
+
+
+def is_accelerator(value: Place | None) -> bool:
+    """Whether a value may be an `Accelerator`."""
+    return value is not None and any(o[:2] == ("made", ACCELERATOR) for o in value.closed.each)
 
 
 def is_scaler(value: Place) -> bool:
