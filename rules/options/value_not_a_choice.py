@@ -68,7 +68,7 @@ def _looked_up(project: Project, fills: list[Fill]) -> Iterator[Finding]:
         for setting, field in fill.fields:
             text = setting.value
             rows = asked.get((fill.schema.cls, field.name), []) if isinstance(text, str) and _is_written(text) else []
-            refused = next((each for each in rows if isinstance(text, str) and each.refuses(text)), None)
+            refused = next((each for each in rows if each.refuses(str(text)) and not each.taken.under), None)
             if refused is not None and not fill.alike:
                 yield _refused(setting, fill.section.path, field.name, refused)
 
@@ -96,7 +96,7 @@ def _refused_by_program(project: Project) -> Iterator[Finding]:
         for root in sections.roots(o[1]):
             node = root.node.find([*links, key])
             text = node.value if node is not None else None
-            if node is None or not isinstance(text, str) or not _is_written(text) or not asked.refuses(text):
+            if node is None or not isinstance(text, str) or not _is_written(text) or not asked.refuses(text) or asked.taken.under:
                 continue
             if root.given and (node.path, node.at) not in told:
                 told.add((node.path, node.at))
@@ -429,5 +429,67 @@ seed = 4
 name = "run"
 [broadcast]
 type = "nccl"
+""",
+    # refused where another field asks for it; too small a section to tell which class of a union it is
+    """# file: rl/__init__.py
+# file: rl/settings.py
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BaseModel, Field, model_validator
+
+
+class Disk(BaseModel):
+    type: Literal["disk"] = "disk"
+
+
+class Nccl(BaseModel):
+    type: Literal["nccl"] = "nccl"
+    port: int = 29500
+
+
+class Shared(BaseModel):
+    type: Literal["disk", "nccl"] = "disk"
+    every: int = 1
+
+
+Broadcast: TypeAlias = Annotated[Disk | Nccl, Field(discriminator="type")]
+
+
+class Model(BaseModel):
+    impl: Literal["hf", "custom", "auto"] = "auto"
+    trusted: bool = False
+    layers: int = 2
+
+    @model_validator(mode="after")
+    def trusted_only_with_hf(self):
+        if self.trusted:
+            if self.impl not in ("hf", "auto"):
+                raise ValueError("trusted code needs impl = 'hf'")
+        return self
+
+
+class Config(BaseModel):
+    broadcast: Broadcast
+    model: Model
+    steps: int = 1
+    seed: int = 0
+    name: str = ""
+
+
+def load(data):
+    return Config.model_validate(data)
+# file: a.toml
+steps = 3
+seed = 4
+name = "run"
+[broadcast]
+type = "nccl"
+[model]
+impl = "custom"
+layers = 4
+# file: b.toml
+batch_size = 4
+[broadcast]
+type = "disk"
 """,
 )

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef, Method
 from validator.domains.axes import WHOLE, axes_of
-from validator.domains.placement import after, inherited
+from validator.domains.placement import NOWHERE, after, inherited
 from validator.domains.spmd import NONE, UNIFORM, Causes, data, only, placed_along, rank
 from validator.flow.annotations import objects_of
 from validator.flow.callgraph import sections
@@ -101,6 +101,8 @@ def _attribute(at: Evaluation, number: int, owner: Val, name: str) -> Val:
     placed = owner.state
     if name == "module":  # what DDP wraps knows nothing of it
         placed = frozenset(each for each in placed if each.rpartition("+")[2] != "ddp")
+    if placed and (name in at.flow.only_buffers or at.flow.guessed.methods(name)):
+        placed = NOWHERE  # nothing of it is spread over ranks, or wrapped: a buffer, a method
     state = inherited(result.state, placed)
     if (step := at.models.tensors["placing"].get(name)) is not None:
         state = after(state, step)

@@ -79,7 +79,7 @@ class Filled:
         found = [[*self._free(tree(path, settings))] for path, settings in self.files.items()]
         known: dict[str, set[Schema]] = {}
         for fill in (fill for fills in found for fill in fills if fill.section.setting is not None):
-            known.setdefault(fill.section.dotted, set()).add(fill.schema)
+            known.setdefault(fill.section.dotted, set()).update(fill.among)
         return tuple((*fills, *self._alike(path, known)) for fills, path in zip(found, self.files, strict=True))
 
     def _alike(self, path: str, known: dict[str, set[Schema]]) -> Iterator[Fill]:

@@ -97,6 +97,8 @@ def _before(place: Place) -> Iterator[Place]:
         yield from taken
         return
     parts = value.args[:1] if value.op == "mut" else value.args
+    if value.op == "call" and place.method == "len":
+        return  # a count says nothing of what is counted
     if value.op == "attr" and not any(user.value.op == "call" and user.operand(0) == place for user in place.users):
         parts = ()  # what else an object holds says nothing of an attribute
     site = place.result.sites.get(place.number)
@@ -215,5 +217,23 @@ def train(args, model, loader):
         engine.backward(engine(batch))
         engine.save_checkpoint(args.folder, tag=f"step-{step}")
         print(time.time() - began)
+""",
+    # as many batches as each rank's loader has: no rank's number is part of that
+    """
+import os
+from accelerate import Accelerator
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+
+def main(args, data):
+    accelerator = Accelerator()
+    model = AutoModelForCausalLM.from_pretrained(args.model, device_map={"": accelerator.local_process_index})
+    loader = DataLoader(data, batch_size=8)
+    model, loader = accelerator.prepare(model, loader)
+    step = args.first_epoch * len(loader)
+    for batch in loader:
+        accelerator.backward(model(**batch).loss)
+        step += 1
+        accelerator.save_state(os.path.join(args.folder, f"step_{step}"))
 """,
 )

@@ -2181,6 +2181,28 @@ def refused(model, total, batch_size):
 """,
     _PICTURES.format(test="dist.is_initialized()", mark="", shown="critic"),
     _PICTURES.format(test="self.training and dist.is_initialized()", mark="", shown="tokenizer"),
+    # a method of a sharded model that is handed on runs no layer of it
+    """
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+class Policy(torch.nn.Module):
+    def keeps_full_precision(self, name):
+        return name.endswith("norm.weight")
+
+class Sender:
+    def __init__(self, model):
+        self.model = FSDP(model)
+
+    def collect(self, names, is_kept):
+        return [name for name in names if is_kept(name)]
+
+    def send(self, names, counts):
+        if dist.get_rank() == 0:
+            print(self.collect(names, self.model.keeps_full_precision))
+        dist.all_reduce(counts)
+""",
 ]
 
 

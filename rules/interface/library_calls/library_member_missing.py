@@ -246,4 +246,22 @@ def free_port():
         s.bind(("", 0))
         return s.getsockname()[1]
 """,
+    """\
+import torch
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+
+
+class Experts(nn.Module):
+    def __init__(self, count, width):
+        super().__init__()
+        self.w1 = nn.Parameter(torch.empty(count, width, width))
+
+    def forward(self, x):
+        return x @ self.w1.to_local()[0]
+
+
+def build(count, width):
+    return fully_shard(Experts(count, width))
+""",
 )

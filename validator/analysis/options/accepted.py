@@ -35,7 +35,8 @@ _LEAST = 2  # names that something takes before a text is held against it
 class Taken(NamedTuple):
     """What a place takes: `names`, of a table or of the conditions that stand before a `raise` (`table` is empty).
 
-    `grown`: functions put names into the table, as code outside of the project may do.
+    `grown`: functions put names into the table, as code outside of the project may do. `under`: another condition
+    decides first whether the value is held against the names.
     """
 
     place: Place
@@ -45,6 +46,7 @@ class Taken(NamedTuple):
     line: int
     grown: bool
     module: Module | None = None  # what a name is looked up in: `getattr(models, name)`
+    under: bool = False
 
 
 class Asked(NamedTuple):
@@ -65,7 +67,7 @@ class Asked(NamedTuple):
     @property
     def is_certain(self) -> bool:
         """Whether nothing else decides on the way, and nobody else puts names into the table."""
-        return not self.origin.conditional and not self.taken.grown
+        return not (self.origin.conditional or self.taken.grown or self.taken.under)
 
     def told(self, text: str) -> str:
         """What happens to a text that is refused, and what is taken, for messages."""
@@ -235,16 +237,17 @@ class Accepted:
         for number, block in enumerate(blocks):
             if block.end[0] != "raise":
                 continue
-            key, names, first, grown = None, frozenset[str](), None, False
+            key, names, first, grown, under = None, frozenset[str](), None, False, False
             for test, way in _before(unit, number):
                 told = self._told(Place(self.flow, unit, test), way)
                 if told is None or key is not None and told[0].key != key.key:
+                    under = key is not None and not _asks(Place(self.flow, unit, test), key)
                     break
                 key, names, first, grown = told[0], names | told[1], Place(self.flow, unit, test), grown or told[2]
             if key is None or first is None or first.is_tried or _is_verdict(key):
                 continue
             if len(names) >= _LEAST:
-                yield key, Taken(first, names, "", unit.path, first.at[0], grown)
+                yield key, Taken(first, names, "", unit.path, first.at[0], grown, under=under)
 
     def _told(self, test: Place, way: bool) -> tuple[Place, frozenset[str], bool] | None:
         """What is compared by a condition, and the names of which it is none where the condition goes one way."""
@@ -301,6 +304,11 @@ def _is_verdict(key: Place) -> bool:
     root = key.root
     used = {user.value.op for user in root.users} - {"mut"}  # the call may change its arguments
     return root.value.op == "call" and used == {"compare"} and returned(root) is not None
+
+
+def _asks(test: Place, key: Place) -> bool:
+    """Whether a condition asks something of the value itself: `if name:`, `name is not None`."""
+    return any(part.key == key.key for part in (test, *test.parts))
 
 
 def _keys(place: Place) -> list[tuple[Obj, str]]:

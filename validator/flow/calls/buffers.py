@@ -11,10 +11,24 @@ from validator.flow.values import Obj, Val, bare, picked
 if TYPE_CHECKING:
     from validator.flow.program.flow import Flow
 
-_REGISTERING = "self.register_buffer"
+_REGISTER = "register_buffer"
+_REGISTERING = f"self.{_REGISTER}"
 _TRACKING = "track_running_stats"
 _WITHOUT = frozenset({"None", "False"})
 _OTHERS = frozenset({"inst", "self", "top", "more", "param"})
+
+
+def only_buffers(flow: Flow) -> frozenset[str]:
+    """The names that every class which has them registers as buffers: FSDP2 leaves such tensors as they are."""
+    registered: dict[str, set[ClassDef]] = {}
+    for function, call in flow.project.calls(_REGISTER):
+        if function.cls is not None and call.args[:1] and call.args[0].kind == "const":
+            registered.setdefault(call.args[0].value.strip("\"'"), set()).add(function.cls)
+    others: set[str] = set()
+    for cls in flow.project.classes() if registered else ():
+        named = registered.keys() & cls.instance_attributes.keys()
+        others |= {name for name in named if registered[name].isdisjoint(cls.mro)}
+    return frozenset(registered.keys() - others)
 
 
 def broadcasts_buffers(flow: Flow, model: Val) -> bool:

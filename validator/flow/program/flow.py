@@ -13,6 +13,7 @@ from validator.flow.callgraph.callers import Callers
 from validator.flow.callgraph.guessed_receivers import GuessedReceivers
 from validator.flow.callgraph.name_index import Mentions, name_of
 from validator.flow.callgraph.wrappers import communicating
+from validator.flow.calls.buffers import only_buffers
 from validator.flow.program.answers import (
     EMPTY,
     NO_CALLS,
@@ -257,6 +258,10 @@ class Flow:
         changes = ("set_default_dtype", "set_default_tensor_type")
         changed = any(True for name in changes for _ in self.project.calls(name))
         return "default" if changed else "float32"
+
+    @cached_property
+    def only_buffers(self) -> frozenset[str]:
+        return only_buffers(self)
 
     # -- names ---------------------------------------------------------------------------------------------
 

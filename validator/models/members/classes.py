@@ -30,6 +30,10 @@ _HANDLING = {
     "datasets": ("transformers", "trl"),
 }  # fmt: skip
 
+# By class what its library puts in the place of an object that somebody has made: `fully_shard(module)` replaces the
+# parameters of a module, as `parallelize_module` and `distribute_module` do.
+_REPLACED = {"torch.nn.parameter.Parameter": "torch.distributed.tensor.DTensor"}
+
 
 class Classes:
     """The table of one library."""
@@ -75,10 +79,12 @@ def known_since(name: str) -> tuple[tuple[str, tuple[int, ...]], ...]:
 
 @cache
 def set_outside(name: str) -> frozenset[str]:
-    """What libraries set on objects that are not their own, those of a class perhaps."""
+    """What objects of a class may have beside its members: what libraries set on objects that are not their own, and
+    what stands in their place later."""
+    replacing = (members_of(_REPLACED[home]) or () for home in _lineage(name) or {} if home in _REPLACED)
     own = {table for home in _lineage(name) or {} if (table := _table_of(home)) is not None}
     handling = own.union(*(_HANDLING.get(each, ()) for each in own))
-    return frozenset().union(*(_load(each).outside for each in handling))
+    return frozenset().union(*(_load(each).outside for each in handling), *replacing)
 
 
 @cache
