@@ -8,6 +8,8 @@ import pytest
 
 from validator.analysis.interfaces.uses import Uses, is_guarded, lead, open_reads, open_uses
 from validator.facts.model import Guard
+from validator.flow import Flow
+from validator.flow.queries.escapes import Index
 from validator.flow.queries.outside_program import is_test
 from validator.project import Project
 from validator.run.config import Config
@@ -151,3 +153,13 @@ def test_programs_called_as_tests_are(path: str, text: str, test: bool) -> None:
     files = {path: text, "train.py": "from nets.test_time_flip import flip\n\nflip(1)\n"}
     project = Project([SourceFile(name, f"/nowhere/{name}", text.encode()) for name, text in files.items()])
     assert is_test(next(each for each in project.files if each == path)) is test
+
+
+def test_reads_of_an_attribute_are_told_from_what_an_import_calls_by_its_name(tmp_path: Path) -> None:
+    text = (
+        "import data.loader as rows\n\ndef show(held):\n    return held.loader\n\n"
+        "def other(held):\n    return held.rows, rows\n"
+    )
+    (tmp_path / "train.py").write_text(text, encoding="utf-8")
+    flow = Project([SourceFile("train.py", str(tmp_path / "train.py"))]).analysis(Flow)
+    assert [unit.qualname for unit, _ in Index(flow).loads("loader")] == ["show"]

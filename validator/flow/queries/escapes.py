@@ -345,7 +345,7 @@ def argument_of(caller: Unit, call: int, unit: Unit, position: int) -> int | Non
 
 def _reads(unit: Unit, name: str) -> Iterator[int]:
     values = unit.code.values
-    for number in unit.named[name]:
+    for number in unit.named.get(name, ()):
         if values[number].op == "attr":
             yield number
         elif values[number].op == "const":
