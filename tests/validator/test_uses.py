@@ -158,7 +158,7 @@ def test_programs_called_as_tests_are(path: str, text: str, test: bool) -> None:
 def test_reads_of_an_attribute_are_told_from_what_an_import_calls_by_its_name(tmp_path: Path) -> None:
     text = (
         "import data.loader as rows\n\ndef show(held):\n    return held.loader\n\n"
-        "def other(held):\n    return held.rows, rows\n"
+        "def other(held):\n    return held.rows\n"
     )
     (tmp_path / "train.py").write_text(text, encoding="utf-8")
     flow = Project([SourceFile("train.py", str(tmp_path / "train.py"))]).analysis(Flow)
