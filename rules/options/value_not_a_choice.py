@@ -68,7 +68,7 @@ def _looked_up(project: Project, fills: list[Fill]) -> Iterator[Finding]:
         for setting, field in fill.fields:
             text = setting.value
             rows = asked.get((fill.schema.cls, field.name), []) if isinstance(text, str) and _is_written(text) else []
-            refused = next((each for each in rows if each.refuses(str(text)) and not each.taken.under), None)
+            refused = next((each for each in rows if each.always_refuses(str(text))), None)
             if refused is not None and not fill.alike:
                 yield _refused(setting, fill.section.path, field.name, refused)
 
@@ -96,7 +96,7 @@ def _refused_by_program(project: Project) -> Iterator[Finding]:
         for root in sections.roots(o[1]):
             node = root.node.find([*links, key])
             text = node.value if node is not None else None
-            if node is None or not isinstance(text, str) or not _is_written(text) or not asked.refuses(text) or asked.taken.under:
+            if node is None or not isinstance(text, str) or not _is_written(text) or not asked.always_refuses(text):
                 continue
             if root.given and (node.path, node.at) not in told:
                 told.add((node.path, node.at))

@@ -3,17 +3,19 @@
 What it does
     Takes the DeepSpeed file of `TrainingArguments` (also of a class that trl derives from it, and of command lines of
     programs whose options are its fields) with stage 3 and without `stage3_gather_16bit_weights_on_model_save`, or with
-    false, where the project calls `save_model` of a Trainer. Silent where code, a script or a text of the project
-    speaks of what puts the shards together (`zero_to_fp32`).
+    false, where the project calls `save_model` of a Trainer. So it is with a file for `accelerate launch` with
+    `zero_stage: 3` and `zero3_save_16bit_model: false` where the project asks an Accelerator for `get_state_dict`.
+    Silent where code, a script or a text of the project speaks of what puts the shards together (`zero_to_fp32`).
 
 Why is this bad
     The Trainer cannot collect the weights: it writes a checkpoint of DeepSpeed instead, with the state of the
     optimizer and one file for each rank. The folder holds no weights that `from_pretrained` loads, which is noticed
-    when somebody evaluates the model.
+    when somebody evaluates the model. Accelerate raises ValueError at the first checkpoint, after hours perhaps.
 
 References
     https://huggingface.co/docs/transformers/deepspeed#save-model-weights
     https://www.deepspeed.ai/docs/config-json/#zero-optimizations-for-fp16-training
+    https://huggingface.co/docs/accelerate/usage_guides/deepspeed#saving-and-loading
 """
 
 from __future__ import annotations
@@ -25,25 +27,36 @@ from validator.analysis.options.training_arguments import Said, TrainingArgument
 from validator.facts.config_files import Setting, Settings
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.outside_program import is_aside
+from validator.flow.queries.outside_program import is_aside, is_test
 from validator.flow.values import Obj
 from validator.project import Project
 from validator.rule import Rule
+from validator.settings.filled import Filled
 
 RULE = Rule(
     "MP328", "weights-left-in-shards", "warning", stable_since="1.1",
-    tokens=("save_model",), languages=("python", "shell"), solves=True,
+    tokens=("save_model", "get_state_dict"), languages=("python", "shell"), solves=True,
 )  # fmt: skip
 
 _ZERO, _STAGE = "zero_optimization", "stage"
 _GATHERING = ("stage3_gather_16bit_weights_on_model_save", "stage3_gather_fp16_weights_on_model_save")
+_LAUNCHED, _SAVING = ("deepspeed_config",), "zero3_save_16bit_model"
 _JOINING = (b"zero_to_fp32", b"from_zero_checkpoint")  # names of what puts the shards together
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    saving = _saving(project.analysis(Queries))
-    if saving is None or any(word in source.data for source in project.files.values() for word in _JOINING):
+    if any(word in source.data for source in project.files.values() for word in _JOINING):
         return
+    queries = project.analysis(Queries)
+    saving = _saving(queries)
+    if saving is not None:
+        yield from _of_trainers(project, saving)
+    gathering = _gathering(queries)
+    if gathering is not None:
+        yield from _of_launches(project, gathering)
+
+
+def _of_trainers(project: Project, saving: Place) -> Iterator[Finding]:
     files, seen = Files(project), set[str]()
     for said in project.analysis(TrainingArguments).all:
         path, settings = _file_of(said, files)
@@ -52,11 +65,38 @@ def check_project(project: Project) -> Iterator[Finding]:
             yield _report(path, setting, said, saving)
 
 
+def _of_launches(project: Project, gathering: Place) -> Iterator[Finding]:
+    """The files of `accelerate launch` under which a state dict cannot be gathered."""
+    for path, settings in project.analysis(Filled).files.items():
+        stage, told = settings.get(*_LAUNCHED, "zero_stage"), settings.get(*_LAUNCHED, _SAVING)
+        if stage is None or stage.value != 3 or told is not None and told.value is not False or is_test(path):
+            continue
+        yield RULE.finding(
+            path,
+            (told or stage).at,
+            f"`{_SAVING}` is {'false' if told else 'left out'}: `{gathering.text}`{gathering.where} raises ValueError"
+            " where a program is launched with this file",
+            help=f"set `{_SAVING}: true`, or say how the shards are put together (`zero_to_fp32.py`)",
+            related=[Related(gathering.unit.path, gathering.at[0], "the weights are asked for here")],
+            context=f"{path}:{_SAVING}",
+        )
+
+
 def _saving(queries: Queries) -> Place | None:
     """Where the model of a Trainer is saved."""
     for call in queries.named_anywhere("save_model"):
         asked = call.receiver
         if asked is not None and not is_aside(call.unit.path) and any(map(_is_trainer, asked.closed.each)):
+            return call
+    return None
+
+
+def _gathering(queries: Queries) -> Place | None:
+    """Where an Accelerator is asked for all weights of a model."""
+    for call in queries.named_anywhere("get_state_dict"):
+        asked = call.receiver
+        known = asked is not None and any(o[:2] == ("made", "accelerate.Accelerator") for o in asked.closed.each)
+        if known and not is_aside(call.unit.path) and "unwrap" not in call.value.data.names:
             return call
     return None
 
@@ -138,6 +178,31 @@ def main(model, data):
     trainer.save_model()
 """
 
+_LAUNCH = """# file: train.py
+from accelerate import Accelerator
+
+
+class Trainer:
+    def __init__(self, model, optimizer):
+        self.accelerator = Accelerator()
+        self.model, self.optimizer = self.accelerator.prepare(model, optimizer)
+
+    def save(self, folder):
+        self.accelerator.unwrap_model(self.model).save_pretrained(
+            folder,
+            is_main_process=self.accelerator.is_main_process,
+            state_dict=self.accelerator.get_state_dict(self.model),
+        )
+# file: configs/zero.yaml
+compute_environment: LOCAL_MACHINE
+distributed_type: DEEPSPEED
+deepspeed_config:
+  gradient_accumulation_steps: 1
+  zero_stage: {stage}
+  zero3_save_16bit_model: {saves}
+num_processes: 8
+"""
+
 INCORRECT = (
     _TRAIN.replace(
         "{ZERO}",
@@ -145,6 +210,7 @@ INCORRECT = (
         '    "stage3_gather_16bit_weights_on_model_save": false  # error: MP328\n  }',
     ),
     _CALL.replace("{mark}", "  # error: MP328"),
+    _LAUNCH.format(stage=3, saves="false  # error: MP328"),
 )
 
 CORRECT = (
@@ -152,4 +218,6 @@ CORRECT = (
     _TRAIN.replace("{ZERO}", '"zero_optimization": {"stage": 2}'),
     _TRAIN.replace("{ZERO}", '"zero_optimization": {"stage": 3}') + "python out/zero_to_fp32.py out out/model.bin\n",
     _CALL.replace("{mark}", "").replace("    trainer.save_model()\n", ""),
+    _LAUNCH.format(stage=3, saves="true"),
+    _LAUNCH.format(stage=2, saves="false"),
 )

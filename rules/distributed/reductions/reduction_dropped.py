@@ -145,19 +145,18 @@ def _read_before_alone(call: Place) -> Place | None:
     operation = next((each for each in call.operations if each.sure and not each.row.objects), None)
     written = _written(operation.row) if operation is not None and operation.row.root is None else None
     into = call.argument(*written) if written is not None else None
-    if (
-        into is None
-        or call.hands_on
-        or is_test(call.unit.path)
-        or any(v.op == "closure" for v in call.unit.code.values)
-    ):
+    if into is None or call.hands_on or is_test(call.unit.path) or _is_captured(into):
         return None
     forms = [into.root]  # the tensor, after each call that was given it
     for form in forms:
-        forms += [user for user in form.users if user.value.op == "mut" and user.value.args[0] == form.number]
+        later = (user for user in form.users if user.value.op == "mut" and user.value.args[0] == form.number)
+        joined = (user for user in form.users if user.value.op == "phi" and user not in forms)
+        same = (each for each in joined if {each.value_at(n).root for n in each.value.args} == {into.root})
+        forms += [*later, *same]
     behind = [form for form in forms if form.value.op == "mut" and form.value.args[1] == call.number]
     before = [form for form in forms if form not in behind]
-    reads = [user for form in before for user in form.users if user.value.op != "mut" and user.number != call.number]
+    reads = [user for form in before for user in form.users if user not in forms and user.number != call.number]
+    reads = [user for user in reads if user.value.op != "mut"]
     if forms[0].value.op not in ("call", "binary") or not behind or not reads:
         return None
     if not all(map(_is_own_reading, reads)) or any(_is_read(each, _REDUCED) for each in behind):
@@ -165,12 +164,24 @@ def _read_before_alone(call: Place) -> Place | None:
     return min(reads, key=lambda place: place.at)
 
 
+def _is_captured(tensor: Place) -> bool:
+    """Whether a function that is made in the same one reads the variable of a tensor."""
+    inner = list(tensor.flow.mentions.inner(tensor.unit))
+    for each in inner:
+        inner += tensor.flow.mentions.inner(each)
+    return any(value.op == "free" and value.data == tensor.hint for each in inner for value in each.code.values)
+
+
 def _is_own_reading(place: Place) -> bool:
     """Whether something is computed of a tensor that shares no memory with it."""
-    if place.value.op != "attr":
-        return place.value.op in ("binary", "compare")
     tensors = place.flow.models.tensors
     shared = {*tensors["views"], *tensors["moves"], *tensors["casts"]}
+    if place.value.op == "call":
+        named = (o[1].rpartition(".") for o in place.operand(0).closed.each if o[0] == "ext")
+        computing = {*tensors["keep"], *tensors["reducing"], *tensors["reading"]} - shared
+        return any(home == "torch" and name in computing for home, _, name in named)
+    if place.value.op != "attr":
+        return place.value.op in ("binary", "compare")
     calls = place.users
     called = bool(calls) and all(user.value.op == "call" and user.value.args[0] == place.number for user in calls)
     return called and place.value.data not in shared
@@ -356,6 +367,23 @@ class Queue:
         names = [None] * dist.get_world_size()
         dist.all_gather_object(names, name)  # error: MP555
         return name
+""",
+    # read by a function of torch, in a function that has others inside
+    """
+import torch
+import torch.distributed as dist
+
+def rollout(model, batches, stats):
+    for batch in batches:
+        ratio = model(batch)
+        names = [key for key in batch]
+        kl = ratio.sum(1).mean()
+        if stats is None:
+            names = []
+        stats["kl"] = torch.sqrt(kl).item()
+        if dist.is_initialized():
+            dist.all_reduce(kl, dist.ReduceOp.AVG)  # error: MP555
+        print(names, stats)
 """,
 )
 

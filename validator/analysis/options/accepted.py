@@ -64,6 +64,10 @@ class Asked(NamedTuple):
             return bool(text) and text.lower() not in {name.lower() for name in names}
         return bool(text) and text not in names
 
+    def always_refuses(self, text: str) -> bool:
+        """Whether a text is refused whatever else is set."""
+        return self.refuses(text) and not self.taken.under
+
     @property
     def is_certain(self) -> bool:
         """Whether nothing else decides on the way, and nobody else puts names into the table."""
