@@ -80,6 +80,8 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 - `drops = [parameter, position]`: the share of elements that dropout drops, `default_drop` where none is passed;
   `unless = [parameter, position]`: the switch without which it drops in evaluation too.
 - `unwraps = [parameter, position]`: a model of which the result (`result = "unwrapped"`) is what its wrapper holds.
+- `rows = true`: the result holds what the ranks of the group pass, one behind another in the order of their ranks, along
+  the first dimension.
 - `gathered = [axes]`: the result is whole, put together from the parts that the ranks of these axes hold; `sharded =
   [parameter, position]`: an argument of which each rank of `axes` passes its own part.
 - `objects = true`: pickles Python objects; `length = [parameter, position]`: a list that has as many elements on all
@@ -226,6 +228,7 @@ class Row(NamedTuple):
     under: dict[str, Any] = {}  # noqa: RUF012  (attribute of the result -> the argument that is kept there)
     otherwise: dict[str, list[str]] = {}  # noqa: RUF012  (attribute -> classes of what is made where none is passed)
     gathered: tuple[str, ...] = ()
+    rows: bool = False
     sharded: tuple[str, int] | None = None
     shares: tuple[tuple[str, int], tuple[str, int]] | None = None  # the rank whose part is taken, of how many parts
     once: bool = False  # of such calls after each other only the first one is a collective

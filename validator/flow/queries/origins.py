@@ -135,16 +135,23 @@ def _storing(place: Place) -> Iterator[Place]:
 
 def _passed(place: Place) -> list[Place] | None:
     """What the calls of a function pass for a parameter; None where one does not show it."""
-    flow, unit, position = place.flow, place.unit, place.value.data[0]
-    if unit.is_receiver(place.number):
+    if place.unit.is_receiver(place.number):
         return None
+    given = [given for _, given in passing(place)]
+    known = [each for each in given if each is not None]
+    return known if known and len(known) == len(given) else None
+
+
+def passing(parameter: Place) -> list[tuple[Place, Place | None]]:
+    """The calls of the function whose parameter a value is, each with what it passes for it, where it shows that."""
+    flow, unit, position = parameter.flow, parameter.unit, parameter.value.data[0]
     calls = [
-        (caller, passed.site) for caller in flow.callers(unit) for passed in flow.result(caller).passed.get(unit, ())
+        Place(flow, caller, passed.site)
+        for caller in flow.callers(unit)
+        for passed in flow.result(caller).passed.get(unit, ())
     ]
-    numbers = [(caller, argument_of(caller, call, unit, position)) for caller, call in calls]
-    if not numbers or any(number is None for _, number in numbers):
-        return None
-    return [Place(flow, caller, number) for caller, number in numbers if number is not None]
+    numbers = [(call, argument_of(call.unit, call.number, unit, position)) for call in calls]
+    return [(call, call.value_at(number) if number is not None else None) for call, number in numbers]
 
 
 def _of_module(place: Place) -> Iterator[Place]:
