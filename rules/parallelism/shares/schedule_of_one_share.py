@@ -20,6 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from validator.analysis.options.namespaces import Namespaces
 from validator.domains.placement import certainly
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
@@ -34,24 +35,25 @@ RULE = Rule("MP430", "schedule-of-one-share", "warning", "1.0", tokens=("acceler
 _PREPARING = ("accelerate.Accelerator.prepare", "accelerate.Accelerator.prepare_scheduler")
 # Parameters of PyTorch's schedulers, and of those of transformers, that count the steps of the whole training.
 _LENGTHS = frozenset({"total_steps", "T_max", "num_training_steps", "steps_per_epoch", "total_iters"})
+_KINDS = ("name", "lr_scheduler_type")  # what transformers and diffusers call the kind of a schedule
 _OTHERWISE = {"split_batches": False, "step_scheduler_with_optimizer": True}
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    queries = project.analysis(Queries)
+    queries, namespaces = project.analysis(Queries), project.analysis(Namespaces)
     said: set[Place] = set()
     for call in queries.calls(*_PREPARING):
         if is_test(call.unit.path) or _is_stepped_otherwise(call):
             continue
         for number in call.value.args[1:]:
             scheduler = call.value_at(number).root
-            found = next(_too_short(call, scheduler), None) if scheduler not in said else None
+            found = next(_too_short(call, scheduler, namespaces), None) if scheduler not in said else None
             if found is not None:
                 said.add(scheduler)
                 yield found
 
 
-def _too_short(call: Place, scheduler: Place) -> Iterator[Finding]:
+def _too_short(call: Place, scheduler: Place, namespaces: Namespaces) -> Iterator[Finding]:
     """What is wrong with the number of steps of a scheduler that a call prepares."""
     made = [scheduler, *(returned(scheduler) or ())] if scheduler.value.op == "call" else []
     for each in made:
@@ -59,7 +61,7 @@ def _too_short(call: Place, scheduler: Place) -> Iterator[Finding]:
             steps = Steps(length, scheduler)
             if steps.count_processes():
                 continue
-            if not _is_constant(each.root) and (bound := steps.bound(call)) is not None:
+            if not _is_constant(each.root, namespaces) and (bound := steps.bound(call)) is not None:
                 told = "is the number of steps at which the training ends"
                 yield _report(call, steps.passed, told, "multiply", bound)
             elif (loader := steps.own_share()) is not None:
@@ -186,10 +188,15 @@ def _is_counter(place: Place) -> bool:
     return False
 
 
-def _is_constant(scheduler: Place) -> bool:
-    """Whether the kind of schedule that the program asks for is one that stays where it is."""
-    kinds = (scheduler.argument("name", 0), scheduler.argument("lr_scheduler_type", 0))
-    texts = {o[2] for kind in kinds if kind is not None for o in kind.closed.each if o[:2] == ("const", "str")}
+def _is_constant(scheduler: Place, namespaces: Namespaces) -> bool:
+    """Whether the kind of schedule that the program asks for, if nobody says otherwise, is one that stays where it
+    is."""
+    kinds = [kind for name in _KINDS if (kind := scheduler.argument(name, 0)) is not None]
+    texts = {o[2] for kind in kinds for o in kind.closed.each if o[:2] == ("const", "str")}
+    for kind in (each.root for each in kinds if each.root.value.op == "attr"):
+        held = ((each, str(kind.value.data)) for each in namespaces.held(kind.operand(0)))
+        options = (each.parser.option(each.below(name)) for each, name in held)
+        texts |= {option.default for option in options if option is not None and isinstance(option.default, str)}
     return bool(texts) and all(text.startswith("constant") for text in texts)
 
 
