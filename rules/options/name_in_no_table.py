@@ -437,4 +437,27 @@ class Videos(Rows):
 
 print(Questions("questions").rows, Screens("web").rows, Videos("long").size())
 """,
+    # what a function gives back of its arguments: those of this call, not of others
+    """
+LOSSES = {"vanilla": sum, "clip": max}
+
+class Settings:
+    def get(self, key, default=None):
+        try:
+            return getattr(self, key)
+        except AttributeError:
+            return default
+
+def loss_of(name):
+    if name not in LOSSES:
+        raise ValueError(name)
+    return LOSSES[name]
+
+def build(settings: Settings, rows):
+    if settings.get("offload", False):
+        rows = list(rows)
+    return loss_of(settings.get("loss", "vanilla"))(rows)
+
+print(build(Settings(), [1, 2]))
+""",
 ]

@@ -2,7 +2,8 @@
 
 Followed back are values as they are, and in another case (`name.lower()`). What conditions on the way say about the
 value is kept: behind `if name != "none":` it is not "none". What one object keeps is not what was given to another one,
-although both have it from the same base.
+although both have it from the same base; what a function gives back of its arguments to one call is what that call
+passes, not what others do.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _SAME = frozenset({"strip", "str"})
 _COMPARING = frozenset({"Eq", "NotEq", "Is", "IsNot"})
 _REPLACED = frozenset({"phi", "attr", "name"})
 Classes = frozenset[ClassDef] | None  # those that an object may be of; None: any
+Entered = tuple[tuple[Place, Classes], ...]
 _COMPUTED = frozenset({"binary", "unary", "next", "unpack"})  # what is computed with such a value says nothing of texts
 
 
@@ -51,16 +53,16 @@ def text_origins(place: Place, is_origin: Callable[[Place], bool], user: Place |
     something else than what text it is, and what a call passes that may be meant for another function. `is_origin`
     says of a value that it need not be followed further."""
     queue = [_Way(Origin(place), tuple(user.tests_inside) if user is not None else ())]
-    seen: set[tuple[Unit, int, Classes]] = set()
+    seen: set[tuple[Unit, int, Classes, Entered]] = set()
     for each in queue:
         here = each.origin.place.root
-        if (here.unit, here.number, each.classes) in seen:
+        if (here.unit, here.number, each.classes, each.entered) in seen:
             continue
-        seen.add((here.unit, here.number, each.classes))
+        seen.add((here.unit, here.number, each.classes, each.entered))
         way = each.at(here)
         if way is None:
             continue
-        steps = None if here.value.op == "const" or is_origin(here) else list(_before(here, way.classes))
+        steps = None if here.value.op == "const" or is_origin(here) else list(_before(here, way))
         if (
             steps
             and user is not None
@@ -72,8 +74,9 @@ def text_origins(place: Place, is_origin: Callable[[Place], bool], user: Place |
             yield way.origin._replace(conditional=way.origin.conditional or bool(way.tests))
         for step in steps or ():
             if user is None:
-                classes = way.classes if step.inside else step.classes
-                queue.append(way._replace(origin=way.origin._replace(place=step.source), classes=classes))
+                classes, entered = way.behind(step)
+                found = way.origin._replace(place=step.source)
+                queue.append(way._replace(origin=found, classes=classes, entered=entered))
             elif step.alone:
                 queue.append(way.before(step))
 
@@ -81,12 +84,14 @@ def text_origins(place: Place, is_origin: Callable[[Place], bool], user: Place |
 class _Way(NamedTuple):
     """A value on the way back, and the conditions of its unit that have not asked for anything on the way yet.
 
-    `classes`: those of the object in whose method the value is, where an attribute of it was on the way.
+    `classes`: those of the object in whose method the value is, where an attribute of it was on the way. `entered`: the
+    calls whose results led into the function where the value is, the innermost last, with the classes around each.
     """
 
     origin: Origin
     tests: tuple[Place, ...]
     classes: Classes = None
+    entered: Entered = ()
 
     def at(self, here: Place) -> _Way | None:
         """The way at a value, with what conditions say about it; None where they ask something else of it."""
@@ -110,14 +115,23 @@ class _Way(NamedTuple):
             origin=self.origin._replace(place=here, said=said, folded=folded, typed=typed), tests=tuple(left)
         )
 
+    def behind(self, step: _Step) -> tuple[Classes, Entered]:
+        """The classes and the calls around a value one step before."""
+        if step.inside:
+            return self.classes, self.entered
+        if step.enters is not None:
+            again = any(call == step.enters for call, _ in self.entered)  # a function that calls itself
+            return step.classes, () if again else (*self.entered, (step.enters, self.classes))
+        return step.classes, self.entered[:-1] if step.leaves else ()
+
     def before(self, step: _Step) -> _Way:
         if step.inside:
-            return _Way(self.origin._replace(place=step.source), (*self.tests, *step.tests), self.classes)
+            return self._replace(origin=self.origin._replace(place=step.source), tests=(*self.tests, *step.tests))
         conditional = self.origin.conditional or bool(self.tests)
         kept = self.origin.kept | ({step.attribute} if step.attribute else frozenset())
         call = step.call or self.origin.call
         found = self.origin._replace(place=step.source, conditional=conditional, kept=kept, call=call)
-        return _Way(found, tuple(step.tests), step.classes)
+        return _Way(found, tuple(step.tests), *self.behind(step))
 
 
 def _is_looked_up(place: Place) -> bool:
@@ -149,7 +163,7 @@ class _Step(NamedTuple):
 
     `inside`: in the same function, before the same conditions. `alone`: it was meant for nothing else. `attribute`: the
     one that held it, or the function that gave it back. `call`: the one that passes it. `classes`: those of the object
-    in whose method the source is.
+    in whose method the source is. `enters`: the call whose result it is; `leaves`: back to the call that was entered.
     """
 
     source: Place
@@ -159,12 +173,13 @@ class _Step(NamedTuple):
     attribute: str = ""
     call: Place | None = None
     classes: Classes = None
+    enters: Place | None = None
+    leaves: bool = False
 
 
-def _before(place: Place, classes: Classes = None) -> Iterator[_Step]:
-    """What a value was one step before; nothing where that is not known. `classes`: those of the object in whose method
-    it is."""
-    flow, unit, value = place.flow, place.unit, place.value
+def _before(place: Place, way: _Way) -> Iterator[_Step]:
+    """What a value on the way was one step before; nothing where that is not known."""
+    unit, value = place.unit, place.value
     if value.op == "phi":
         yield from _ways(place)
     elif _is_call(place, _FOLDING | _SAME):
@@ -174,14 +189,14 @@ def _before(place: Place, classes: Classes = None) -> Iterator[_Step]:
         yield _Step(place.operand(0), inside=True)
     elif value.op == "attr":
         for store in stores(place):
-            meeting = _meeting(store, place, classes)
+            meeting = _meeting(store, place, way.classes)
             if store.unit.is_receiver(store.value.args[0]) and (meeting is None or meeting):
                 yield _Step(store.operand(1), store.tests_inside, attribute=str(value.data), classes=meeting)
     elif value.op == "param" and not unit.is_receiver(place.number):
-        yield from _passed(flow, unit, value.data[0], classes)
+        yield from _given(place, way)
     elif value.op == "call":
         name = place.method
-        yield from (_Step(each, each.tests_inside, attribute=name) for each in sources(place) or ())
+        yield from (_Step(each, each.tests_inside, attribute=name, enters=place) for each in sources(place) or ())
     elif value.op in ("free", "name"):
         yield from map(_Step, sources(place) or ())
 
@@ -225,25 +240,35 @@ def _ways(place: Place) -> Iterator[_Step]:
         yield _Step(place.value_at(number), [place.value_at(blocks[branch].end[1]) for branch in branches], True)
 
 
-def _passed(flow: Flow, unit: Unit, position: int, classes: Classes) -> Iterator[_Step]:
-    """What each call of a function passes for a parameter, or its default; of a method those on objects of some
-    classes."""
-    default = unit.code.defaults.get(unit.code.params[position][0])
+def _given(place: Place, way: _Way) -> Iterator[_Step]:
+    """What a parameter is given: by the call whose result led here, else by all calls that may meet the classes."""
+    flow, unit, position = place.flow, place.unit, place.value.data[0]
+    if way.entered:
+        call, classes = way.entered[-1]
+        step = _passed(call, unit, position)
+        yield from [step._replace(classes=classes, leaves=True)] if step is not None else ()
+        return
     for caller in flow.callers(unit):
         for row in flow.result(caller).passed.get(unit, ()):
             call = Place(flow, caller, row.site)
-            made = _classes(row.argument(0)) if classes is not None else None
-            left = classes & made if classes is not None and made is not None else classes
-            if left is not None and not left:
-                continue
-            same = left if _is_on_itself(call) else None
-            number = argument_of(caller, row.site, unit, position)
-            site = call.result.sites.get(call.number)
-            alone = site is None or all(target.unit is unit for target in site.targets)
-            if number is not None:
-                yield _Step(Place(flow, caller, number), call.tests_inside, alone=alone, call=call, classes=same)
-            elif default is not None and unit.outer is not None and not _is_spread(call):
-                yield _Step(Place(flow, unit.outer, default), call.tests_inside, alone=alone)
+            made = _classes(row.argument(0)) if way.classes is not None else None
+            left = way.classes & made if way.classes is not None and made is not None else way.classes
+            step = _passed(call, unit, position) if left is None or left else None
+            if step is not None:
+                yield step._replace(classes=left if step.call is not None and _is_on_itself(call) else None)
+
+
+def _passed(call: Place, unit: Unit, position: int) -> _Step | None:
+    """What a call of a function passes for a parameter, or its default; None where that is not known."""
+    number = argument_of(call.unit, call.number, unit, position)
+    site = call.result.sites.get(call.number)
+    alone = site is None or all(target.unit is unit for target in site.targets)
+    if number is not None:
+        return _Step(call.value_at(number), call.tests_inside, alone=alone, call=call)
+    default = unit.code.defaults.get(unit.code.params[position][0])
+    if default is not None and unit.outer is not None and not _is_spread(call):
+        return _Step(Place(call.flow, unit.outer, default), call.tests_inside, alone=alone)
+    return None
 
 
 def _is_spread(call: Place) -> bool:
