@@ -6,7 +6,8 @@ What it does
     be for; and the name of a class under a key that elsewhere names classes which a decorator registers
     (`@OptimizerConfig.register_subclass("adam")`, `type: adam`), where no class below that of the field has the name.
     Also a text that the program which reads the file looks up in a table that lacks it, or refuses by itself
-    (`OPTIMIZERS[config["optim"]]`, `Mode[settings.mode]` of an enumeration, see MP315).
+    (`OPTIMIZERS[config["optim"]]`, `Mode[settings.mode]` of an enumeration, see MP315). Where somebody is handed the
+    class, who may hold it to its annotations, the name and the value of a member of an enumeration are one.
     As a note also a value that no code spells under a key whose values in other files are entries of one table of
     functions or classes (a dictionary, a decorator): that the table is what this file's value is looked up in, and by
     which program, the source does not say. Upper and lower case are one. A note, too, where the code spells the value
@@ -36,7 +37,7 @@ from validator.finding import Finding, Related, Severity
 from validator.flow.queries.outside_program import is_test
 from validator.project import Project
 from validator.rule import Rule
-from validator.settings.classes import Schemas
+from validator.settings.classes import Field, Schemas
 from validator.settings.filled import Fill, Filled
 from validator.settings.registries import Registries, Registry
 from validator.settings.sections import field_name
@@ -57,20 +58,28 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield _report(fill, setting, f"`{fill.schema.cls.name}.{field.name}` allows", allowed, severity)
     yield from _unregistered(project, fills)
     yield from _looked_up(project, fills)
-    yield from _refused_by_program(project)
+    yield from _refused_by_program(project, fills)
     yield from _unlisted(project)
 
 
 def _looked_up(project: Project, fills: list[Fill]) -> Iterator[Finding]:
     """Values of fields that the code looks up in vain, or refuses."""
-    asked = project.analysis(Accepted).fields if fills else {}
+    asked, schemas = project.analysis(Accepted).fields if fills else {}, project.analysis(Schemas)
     for fill in fills:
         for setting, field in fill.fields:
             text = setting.value
-            rows = asked.get((fill.schema.cls, field.name), []) if isinstance(text, str) and _is_written(text) else []
-            refused = next((each for each in rows if each.always_refuses(str(text))), None)
+            if not isinstance(text, str) or not _is_written(text):
+                continue
+            same = _same(schemas, fill, field, text)
+            rows = asked.get((fill.schema.cls, field.name), ())
+            refused = next((each for each in rows if all(map(each.always_refuses, same))), None)
             if refused is not None and not fill.alike:
                 yield _refused(setting, fill.section.path, field.name, refused)
+
+
+def _same(schemas: Schemas, fill: Fill, field: Field, text: str) -> set[str]:
+    """The texts that say the same as the one under a key, when the class has been made of it."""
+    return field.spellings(text) if schemas.is_converted(fill.schema.cls) else {text}
 
 
 def _refused(setting: Setting | Node, path: str, key: str, asked: Asked) -> Finding:
@@ -85,20 +94,23 @@ def _refused(setting: Setting | Node, path: str, key: str, asked: Asked) -> Find
     )
 
 
-def _refused_by_program(project: Project) -> Iterator[Finding]:
+def _refused_by_program(project: Project, fills: list[Fill]) -> Iterator[Finding]:
     """Values that the program which reads the file looks up in vain, or refuses by itself."""
     files = project.analysis(Filled).files
     if not files:
         return
-    sections, told = project.analysis(Sections), set()
+    sections, schemas, told = project.analysis(Sections), project.analysis(Schemas), set()
+    fields = {(fill.section.path, setting.at): (fill, field) for fill in fills for setting, field in fill.fields}
     for o, key, asked in project.analysis(Accepted).keys:
         links = [*o[2].split(".")] if o[2] else []
         for root in sections.roots(o[1]):
             node = root.node.find([*links, key])
             text = node.value if node is not None else None
-            if node is None or not isinstance(text, str) or not _is_written(text) or not asked.always_refuses(text):
+            if node is None or not isinstance(text, str) or not _is_written(text):
                 continue
-            if root.given and (node.path, node.at) not in told:
+            filled = fields.get((node.path, node.at))
+            same = _same(schemas, *filled, text) if filled is not None else {text}
+            if all(map(asked.always_refuses, same)) and root.given and (node.path, node.at) not in told:
                 told.add((node.path, node.at))
                 yield _refused(node, node.path, key, asked)
 
@@ -491,5 +503,42 @@ layers = 4
 batch_size = 4
 [broadcast]
 type = "disk"
+""",
+    # the reader makes a member of an enumeration of its name
+    """# file: settings.py
+import enum
+from dataclasses import dataclass
+
+from omegaconf import OmegaConf
+
+
+class Save(enum.Enum):
+    MERGED = "merged"
+    ADAPTER = "adapter"
+
+
+@dataclass
+class Training:
+    save: Save = Save.ADAPTER
+    batch_size: int = 8
+    steps: int = 100
+    seed: int = 0
+
+
+def load(path):
+    return OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(Training), OmegaConf.load(path)))
+
+
+def save(settings: Training, model):
+    if settings.save == Save.MERGED:
+        return model.merged()
+    elif settings.save == Save.ADAPTER:
+        return model.adapter()
+    raise ValueError(settings.save)
+# file: a.yaml
+save: MERGED
+batch_size: 4
+steps: 10
+seed: 1
 """,
 )

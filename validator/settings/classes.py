@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 from typing import NamedTuple
 
@@ -36,7 +36,8 @@ _OF_FIELDS = frozenset({"__init__", "__post_init__"})
 
 class Field(NamedTuple):
     """What a field may hold: one object of `classes`, or a list (`seq`) or a dictionary (`dict`) of such objects
-    (`around`); `choices` are the values that a `Literal` or an enumeration allows, none where it may be any."""
+    (`around`); `choices` are the values that a `Literal` or an enumeration allows, none where it may be any; `members`
+    the names and values of an enumeration: readers make a member of either."""
 
     name: str
     annotation: str
@@ -44,6 +45,11 @@ class Field(NamedTuple):
     around: str
     choices: tuple[object, ...]
     at: At
+    members: tuple[tuple[object, ...], ...] = ()
+
+    def spellings(self, text: str) -> set[str]:
+        """The text, and, where it stands for a member of an enumeration, the name and the value of that."""
+        return {text}.union(*(map(str, member) for member in self.members if text in member))
 
 
 class Schema:
@@ -96,9 +102,22 @@ class Schemas:
         does so with a class that has it, or a base of it, as a field."""
         return not self._read.isdisjoint(cls.mro)
 
+    def is_converted(self, cls: ClassDef) -> bool:
+        """Whether somebody may make what the annotations say of the data that objects of a class are made from, such
+        as a member of an enumeration of a text: whoever is handed the class, and does not only unpack data into it."""
+        return not self._converted.isdisjoint(cls.mro) or any(base in PYDANTIC for base in cls.external_bases)
+
     @cached_property
     def _read(self) -> frozenset[ClassDef]:
-        queue = list(dict.fromkeys(self._handed_over()))
+        return self._with_fields(cls for cls, _ in self._handed_over)
+
+    @cached_property
+    def _converted(self) -> frozenset[ClassDef]:
+        return self._with_fields(cls for cls, converted in self._handed_over if converted)
+
+    def _with_fields(self, classes: Iterable[ClassDef]) -> frozenset[ClassDef]:
+        """Some classes with those of their fields, and those below these."""
+        queue = list(dict.fromkeys(classes))
         found = set(queue)
         for cls in queue:
             schema = self.of(cls)
@@ -110,23 +129,27 @@ class Schemas:
             found |= inner
         return frozenset(found)
 
-    def _handed_over(self) -> Iterator[ClassDef]:
-        names = {schema.cls.name for schema in self.all}
+    @cached_property
+    def _handed_over(self) -> tuple[tuple[ClassDef, bool], ...]:
+        """The classes that are handed data or handed to somebody, and whether that may convert what it is given: a
+        function, or a method that the project does not write."""
+        names, found = {schema.cls.name for schema in self.all}, []
         for function in self.project.functions():
             for call in function.facts.calls:
                 owner, _, method = call.target.rpartition(".")
                 paths = [owner] if method not in _OF_FIELDS else []
                 paths += [call.target] if any(a.keyword == "**" for a in call.args) else []
+                own = len(paths)
                 if method not in _NOT_READING:
                     shown = [a.value for a in call.args if a.kind in ("path", "tuple")]
                     paths += [part.strip() for text in shown for part in text.strip("()[]").split(",")]
-                for path in paths:
-                    if path == "cls" and function.cls is not None:
-                        yield function.cls
-                    elif path.rpartition(".")[2] in names:
-                        symbol = self.project.lookup(function, path)
-                        if isinstance(symbol, ClassDef):
-                            yield symbol
+                for number, path in enumerate(paths):
+                    known = path.rpartition(".")[2] in names
+                    symbol = self.project.lookup(function, path) if known and path != "cls" else function.cls
+                    if (known or path == "cls") and isinstance(symbol, ClassDef):
+                        away = path == owner and symbol.find(method) is None
+                        found.append((symbol, number >= own or away))
+        return tuple(found)
 
     def below(self, classes: Iterable[ClassDef]) -> list[Schema]:
         """The schemas of some classes and of those below them: a field holds any of them."""
@@ -145,12 +168,17 @@ class Schemas:
     def _field(self, cls: ClassDef, name: str, text: str) -> Field:
         declared = self.flow.fields.declared(cls, name)
         classes, around = _held(declared)
-        allowed = choices(text) if "Literal" in text else None
+        allowed: Iterable[object] | None = choices(text) if "Literal" in text else None
+        members: tuple[tuple[object, ...], ...] = ()
         if classes and all(is_enumeration(each) for each in classes):
             only = not around and declared.objs <= {NONE_OBJ, *(("self", each) for each in classes)}
-            allowed, classes = [v for each in classes for v in _members(each)] if only else None, ()
+            members = tuple(member for each in classes for member in _members(each))
+            allowed, classes = (
+                dict.fromkeys(spelling for member in members for spelling in member) if only else None,
+                (),
+            )
         places = (row.at for each in cls.mro for row in body_of(each) if row.target == name and row.annotation)
-        return Field(name, text, classes, around, tuple(allowed or ()), next(places, cls.facts.name_at))
+        return Field(name, text, classes, around, tuple(allowed or ()), next(places, cls.facts.name_at), members)
 
 
 def _holds_settings(cls: ClassDef) -> bool:
@@ -164,12 +192,13 @@ def is_enumeration(cls: ClassDef) -> bool:
     return any(base.rpartition(".")[2] in _ENUMERATIONS for base in cls.external_bases)
 
 
-def _members(cls: ClassDef) -> list[object]:
-    """The names and the values of the members of an enumeration; none where it may make others of what it is given."""
+def _members(cls: ClassDef) -> list[tuple[object, ...]]:
+    """The name of each member of an enumeration, and its value where that is written; none where the enumeration may
+    make others of what it is given."""
     if cls.find("_missing_") is not None:
         return []
     rows = [row for row in body_of(cls) if not row.target.startswith("_")]
-    return [*(row.target for row in rows), *(ast.literal_eval(row.value) for row in rows if row.kind == "const")]
+    return [(row.target, *([ast.literal_eval(row.value)] if row.kind == "const" else [])) for row in rows]
 
 
 def _held(value: Val) -> tuple[tuple[ClassDef, ...], str]:

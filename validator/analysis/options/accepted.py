@@ -24,10 +24,11 @@ from validator.flow.queries.values.no_texts import is_no_text
 from validator.flow.queries.values.text_origins import Origin, text_origins
 from validator.flow.values import Obj
 from validator.project import ClassDef, Missing, Module, Project
-from validator.settings.classes import Schemas
+from validator.settings.classes import Schemas, is_enumeration
 
 _REFUSING = frozenset({"KeyError", "LookupError", "Exception", "BaseException"})
 _COMPARING = frozenset({"Eq", "NotEq", "In", "NotIn"})
+_TEXT_BASES = frozenset({"str", "builtins.str", "enum.StrEnum"})
 _SHOWN = 6  # names that a message lists
 _LEAST = 2  # names that something takes before a text is held against it
 
@@ -263,17 +264,26 @@ class Accepted:
         left, right = test.operand(0), test.operand(1)
         if value.data in ("Eq", "NotEq"):
             left, right = (right, left) if isinstance(left.val.constant(), str) else (left, right)
-            text = right.closed.constant()  # what callers pass, all the same, is what is compared with it
-            return (left, frozenset({text}), False) if isinstance(text, str) else None
+            texts = self._texts(right)
+            return (left, texts, False) if texts else None
         if value.data not in ("In", "NotIn"):
             return None
         held = right.root
         if held.value.op in ("tuple", "list", "set"):
-            texts = [held.value_at(number).closed.constant() for number in held.value.args]
-            known = all(isinstance(text, str) for text in texts) and not held.value.data
-            return (left, frozenset(map(str, texts)), False) if known else None
+            rows = [self._texts(held.value_at(number)) for number in held.value.args]
+            return (left, frozenset().union(*rows), False) if all(rows) and not held.value.data else None
         table = self.tables.of(held)
         return (left, table.names, table.grown) if table is not None else None
+
+    def _texts(self, place: Place) -> frozenset[str]:
+        """What a value is compared with, in the words of who writes it: a text; of a member of an enumeration that is
+        no text itself, and of which one has been made, the name and the value."""
+        text = place.closed.constant()  # what callers pass, all the same, is what is compared with it
+        if not isinstance(text, str):
+            return frozenset()
+        classes = [o[1] for o in place.operand(0).val.of("class")] if place.value.op == "attr" else []
+        made = any(is_enumeration(cls) and not _TEXT_BASES.intersection(cls.external_bases) for cls in classes)
+        return frozenset({text, str(place.value.data)} if made else {text})
 
     def _is_setting(self, place: Place) -> bool:
         return bool(self._option(place)) or bool(_keys(place)) or bool(self._field(place))

@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 from validator.definitions import ClassDef
 from validator.flow.objects import runs
-from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.escapes import argument_of
