@@ -5,7 +5,8 @@ What it does
     a class of attrs): by the annotation of the field that the section stands under, by the call that code hands it to
     (`C(**section)`, `C.from_dict(section)`), elsewhere by its keys, most of which must be fields, or by the path of
     keys that it stands under, where all sections there are of one class (then the key must be a name that the code does
-    not have at all). Reports a key that the class has no field for, once
+    not have at all). A file all of whose keys are those of a format of another program (SkyPilot, Ray, Compose) is for
+    that. Reports a key that the class has no field for, once
     for each class and key. Silent about keys that the code spells as a text (an alias, an old name that is still
     read), asks the section for (`config.training.strategy`), or that begin with what it takes off a name
     (`removeprefix("fsdp_")`); about sections of which most is strange to the class; about keys that other values take
@@ -346,5 +347,48 @@ train_set:
   path: data
 loader:
   set: train_set
+""",
+    # a job that another program starts; the project has a class for jobs of its own
+    """# file: rl/__init__.py
+# file: rl/jobs.py
+from dataclasses import dataclass, field
+
+from omegaconf import OmegaConf
+
+
+@dataclass
+class Resources:
+    cpus: str = ""
+    memory: str = ""
+    region: str = ""
+    disk_size: int = 0
+
+
+@dataclass
+class Job:
+    name: str = ""
+    working_dir: str = "."
+    resources: Resources = field(default_factory=Resources)
+    envs: dict = field(default_factory=dict)
+    setup: str = ""
+    run: str = ""
+
+
+def load(path):
+    return OmegaConf.merge(OmegaConf.structured(Job), OmegaConf.load(path))
+# file: scripts/sky.yaml
+name: tokens
+resources:
+  cpus: "32+"
+  memory: "64+"
+  region: us-central1
+  disk_size: 200
+  any_of:
+    - use_spot: false
+workdir: .
+envs:
+  NAME: tokens
+setup: pip install rl
+run: python tokens.py
 """,
 )

@@ -2,7 +2,7 @@
 
 A section that stands under a field with a class as annotation fills that class, and one that code hands to a class does
 (`C.from_dict(config["generation"])`). Elsewhere the keys tell: the class that has most of them as fields, where hardly
-one is left over.
+one is left over, and no program of others has them all.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from validator.facts.config_files import Setting, Settings
 from validator.project import ClassDef, Project
 from validator.settings.classes import Field, Schema, Schemas
 from validator.settings.handed import Handed
+from validator.settings.other_programs import is_of_other_program
 from validator.settings.sections import Section, tree
 
 _KEYS = 4  # keys that must be fields before a section is taken for a class that nothing else names
@@ -106,7 +107,9 @@ class Filled:
         handed = self._handed(section)
         among = handed or (() if section.is_list else self._recognised(section))
         if among:
-            yield from self._filled(section, among, declared=bool(handed))
+            fills = [*self._filled(section, among, declared=bool(handed))]
+            strange = not handed and section.setting is None and any(fill.strangers for fill in fills)
+            yield from () if strange and is_of_other_program(section) else fills
         else:
             if section.name.isidentifier() and not section.is_list:
                 self._unknown.setdefault(section.path, []).append(section)
