@@ -182,9 +182,8 @@ class Project:
         file = importer.source.absolute
         # a module beside the importer may bear the name of an installed package, which has modules of its own
         tops = [path for path in self.finder.tops(top, file) if not (rest and self.finder.is_module_file(path))]
-        if not rest and top in sys.stdlib_module_names:  # found first, but from a program in the folder of such a file
-            plain = self.finder.is_module_file
-            tops = [path for path in tops if not plain(path) or self._has_program(os.path.dirname(path))]
+        if not rest and top in sys.stdlib_module_names:
+            tops = [path for path in tops if not self.finder.is_module_file(path) or self._hides_standard(path)]
         script = self._beside_script(importer, [top, *rest])
         if not any(self.finder.is_above(path, file) for path in tops):
             beside = script or self.finder.beside([top, *rest], file)
@@ -254,6 +253,12 @@ class Project:
             if found is not None and found is not importer and self._has_program(folder):
                 return path
         return None
+
+    def _hides_standard(self, path: str) -> bool:
+        """Whether a module is found before the standard one of its name: beside a program that is started by its path,
+        where its folder is no part of a package, whose modules are imported by longer names."""
+        folder = os.path.dirname(path)
+        return self._has_program(folder) and not self.finder.is_below_package(folder)
 
     def _has_program(self, folder: str) -> bool:
         """Whether a file of a folder is written to be started, and can be by its path: with relative imports it is not,

@@ -249,4 +249,30 @@ if __name__ == "__main__":
     if mode == "new":
         print(state.begin(1))
 """,
+    # a folder of a package, without an `__init__.py` of its own, that has a program beside the file
+    """# file: rl/__init__.py
+# file: rl/utils/logging.py
+import sys
+
+logger = sys.stderr
+# file: rl/utils/merging.py
+def main():
+    print("merged")
+
+
+if __name__ == "__main__":
+    main()
+# file: rl/utils/names.py
+import logging
+
+
+def clean(name):
+    logging.getLogger("rl").info(name)
+    return name
+# file: rl/train.py
+from rl.utils.logging import logger
+from rl.utils.names import clean
+
+logger.write(clean("run"))
+""",
 )
