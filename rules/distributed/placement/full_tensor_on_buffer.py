@@ -2,7 +2,8 @@
 
 What it does
     Reports `.full_tensor()` on the values of a `state_dict()` (or of `named_buffers()`) in a loop that does not ask
-    whether each is a DTensor.
+    whether each is a DTensor. Silent about `state_dict()` where the project's modules register buffers with
+    `persistent=False` only, which are no part of it.
 
 Why is this bad
     `fully_shard` leaves buffers alone: a state dict holds plain tensors beside DTensors, and a plain tensor has no
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 
 from validator.finding import Finding
 from validator.flow.access_paths import ELEMENT, Path
+from validator.flow.calls.buffers import keeps_buffers_out
 from validator.flow.queries.base import Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.training.placements import asks_first, whole
@@ -30,9 +32,12 @@ _BUFFERS = {".buffers()": "buffers", ".named_buffers()": "named_buffers", ".stat
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    for call in project.analysis(Queries).named("full_tensor"):
+    queries = project.analysis(Queries)
+    for call in queries.named("full_tensor"):
         tensor = call.receiver
         source = _source(whole(tensor)) if tensor is not None else ""
+        if source == "state_dict" and keeps_buffers_out(queries.flow):
+            continue
         if tensor is None or not source or is_aside(call.unit.path) or asks_first(call):
             continue
         yield RULE.finding(
@@ -60,6 +65,27 @@ import torch.distributed as dist
 def gather(model):
     return {k: v.full_tensor() for k, v in model.state_dict().items()}  # error: MP528
 """,
+    # the buffers themselves, and one that is a part of the state
+    """
+import torch
+import torch.distributed as dist
+from torch import nn
+
+
+class Rotary(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.register_buffer("theta", torch.arange(size), persistent=False)
+        self.register_buffer("scale", torch.ones(size))
+
+
+def gather(model):
+    return {k: v.full_tensor() for k, v in model.state_dict().items()}  # error: MP528
+
+
+def gather_buffers(model):
+    return [each.full_tensor() for each in model.buffers()]  # error: MP528
+""",
 ]
 
 CORRECT = [
@@ -75,5 +101,31 @@ import torch.distributed as dist
 
 def gather(model):
     return {k: v.full_tensor() for k, v in model.named_parameters()}
+""",
+    # buffers that are no part of the state
+    """
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+
+
+class Rotary(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.register_buffer("theta", torch.arange(size), persistent=False)
+        self.rows = nn.Linear(size, size)
+
+
+def shard(model):
+    fully_shard(model)
+    return model
+
+
+def gather(model):
+    return {k: v.full_tensor() for k, v in model.state_dict().items()}
+
+
+print(gather(shard(Rotary(8))))
 """,
 ]

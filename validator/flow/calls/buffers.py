@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef, Method
+from validator.facts.model import Call
 from validator.flow.callgraph.dataclass_readers import OF_NOBODY
 from validator.flow.values import Obj, Val, bare, picked
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 _REGISTER = "register_buffer"
 _REGISTERING = f"self.{_REGISTER}"
+_PERSISTENT = "persistent"
 _TRACKING = "track_running_stats"
 _WITHOUT = frozenset({"None", "False"})
 _OTHERS = frozenset({"inst", "self", "top", "more", "param"})
@@ -29,6 +31,24 @@ def only_buffers(flow: Flow) -> frozenset[str]:
         named = registered.keys() & cls.instance_attributes.keys()
         others |= {name for name in named if registered[name].isdisjoint(cls.mro)}
     return frozenset(registered.keys() - others)
+
+
+def keeps_buffers_out(flow: Flow) -> bool:
+    """Whether the project's modules register buffers, and none that `state_dict()` gives: all say `persistent=False`,
+    and no layer of a library that it makes has running means."""
+    rows = flow.project.calls(_REGISTER)
+    if not rows or any(_persists(call) for _, call in rows):
+        return False
+    layers = flow.models.tensors["buffered"]
+    made = flow.project.calls(*(name.rpartition(".")[2] for name in layers))
+    return not any(flow.project.dotted(function, call.target) in layers for function, call in made)
+
+
+def _persists(call: Call) -> bool:
+    """Whether what `register_buffer(name, tensor, persistent=True)` registers is a part of the state."""
+    plain = [each for each in call.args if not each.keyword]
+    said = next((each for each in call.args if each.keyword == _PERSISTENT), plain[2] if len(plain) > 2 else None)
+    return said is None or said.value != "False"
 
 
 def broadcasts_buffers(flow: Flow, model: Val) -> bool:
