@@ -7,7 +7,8 @@ What it does
     it), a parameter that the override no longer takes although callers pass it through the base class (to an object
     that may be the override's), and one that the override of an interface puts before others, although callers pass
     those by their positions, also on an object of which nothing is known but that all methods of the name are of this
-    interface. Silent: overrides that take `*args` or `**kwargs`, names that begin with an underscore, tests.
+    interface. Silent: overrides that take `*args` or `**kwargs`, names that begin with an underscore, tests, and
+    callers that ask first whether the parameter is there (`"x" in inspect.signature(f).parameters`).
 
 Why is this bad
     Whoever calls through the base class gets TypeError with this one implementation only, or what is passed by its
@@ -47,7 +48,9 @@ def _renaming(project: Project) -> Iterator[Finding]:
         renamed = _renamed(method, base)
         sites = list(_sites(project, method, base, calls))
         passing = [
-            (site, name) for site, through_base, name in _passed(sites) if through_base and name in _lost(method, base)
+            (site, name)
+            for site, through_base, name in _passed(sites)
+            if through_base and name in _lost(method, base) and not _is_asked_for(project, site, name)
         ]
         if passing:
             yield _report(method, base, renamed, *passing[0])
@@ -192,6 +195,13 @@ def _passed(sites: list[tuple[Site, bool]]) -> Iterator[tuple[Site, bool, str]]:
         for argument in site[1].args:
             if argument.keyword is not None:
                 yield site, through_base, argument.keyword
+
+
+def _is_asked_for(project: Project, site: Site, name: str) -> bool:
+    """Whether a call passes an argument only to what takes it."""
+    function, call = site
+    place = project.analysis(Objects).call_at(function.module, call.at)
+    return place is not None and place.asks_what_is_taken(name)
 
 
 def _named(sites: list[tuple[Site, bool]], renamed: dict[str, str]) -> bool:
@@ -366,5 +376,47 @@ class ShardedEngine(Engine):
 
 def finish(engine: Engine, strategy):
     engine.save(strategy.path)
+""",
+    # the caller asks first whether the parameter is there
+    """import inspect
+from abc import ABC, abstractmethod
+
+
+class Generator(ABC):
+    @abstractmethod
+    def generate(self, batch): ...
+
+
+class Gym(Generator):
+    def generate(self, batch, quiet=False):
+        return batch if quiet else print(batch)
+
+
+class Agent(Gym):
+    def generate(self, batch):
+        return batch
+
+
+class Trainer:
+    def __init__(self, generator: Gym):
+        self.generator = generator
+
+    def step(self, batch):
+        if "quiet" in inspect.signature(self.generator.generate).parameters:
+            return self.generator.generate(batch, quiet=True)
+        return self.generator.generate(batch)
+
+
+class Learner:
+    def __init__(self, generator: Gym):
+        self.generator = generator
+
+    def step(self, batch):
+        known = inspect.signature(self.generator.generate).parameters
+        takes = "quiet" in known
+        return self.generator.generate(batch, quiet=True) if takes else self.generator.generate(batch)
+
+
+print(Trainer(Agent()).step([1]), Learner(Agent()).step([1]), Trainer(Gym()).step([1]))
 """,
 )

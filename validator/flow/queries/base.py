@@ -34,6 +34,7 @@ Constants = tuple[tuple[int, Val], ...]  # what some parameters of a function ar
 _STANDARD = frozenset({*dir(builtins), "builtins", *sys.stdlib_module_names})
 _OF_CLASSES = frozenset({"isinstance", "issubclass", "type", "__class__"})
 _ASKING = _OF_CLASSES | {"hasattr"}
+_SIGNATURES = frozenset({"signature", "getfullargspec", "getargspec", "__code__"})
 _CALLED = frozenset({"attr", "name", "param", "free", "import"})
 
 
@@ -128,6 +129,14 @@ class Place(NamedTuple):
             or any(_is_predicate(call) for call in self._calls_about)
             or not asking.isdisjoint(self._words_of_helpers)
         )
+
+    def asks_what_is_taken(self, name: str) -> bool:
+        """Whether conditions around a call ask for a parameter by its name, or what is called for its signature:
+        `"mask" in inspect.signature(f).parameters`; or what refuses the argument is caught."""
+        parts = [part.value for test in self.tests for part in test.parts]
+        named = any(value.op == "const" and value.data == name for value in parts)
+        asked = any(value.op in ("attr", "name") and value.data in _SIGNATURES for value in parts)
+        return named or asked or self.catches("TypeError")
 
     def _may_be_asked(self, test: Place, asking: frozenset[str]) -> bool:
         """Whether a test has one of some words, and, where it only asks for a class (`type(x) == list`), may ask for
