@@ -1,9 +1,10 @@
 """An attribute that only the constructor of a base sets, which the class's own constructor never runs.
 
 What it does
-    Finds classes whose `__init__` neither calls `super().__init__` nor that of a base, and methods that their objects
-    run and that read `self.x`, where nothing but the `__init__` of the base sets `x`. Silent where a property, a class
-    attribute, another method or code outside may set it, and behind `hasattr`, `getattr` and `except AttributeError`.
+    Finds classes whose `__init__` neither calls `super().__init__` nor that of a base, itself or in a method of the
+    object that it runs (`getattr(super(), name)(…)` too), and methods that their objects run and that read `self.x`,
+    where nothing but the `__init__` of the base sets `x`. Silent where a property, a class attribute, another method or
+    code outside may set it, and behind `hasattr`, `getattr` and `except AttributeError`.
     A warning where a method of a base reads it that the class itself, or a call of such an object, comes to, and where
     other code asks an object of the class for it; a note where no such call is seen.
 
@@ -37,10 +38,10 @@ def check_project(project: Project) -> Iterator[Finding]:
     for cls in project.classes():
         own = cls.methods.get("__init__")
         base = next((above for above in cls.mro[1:] if "__init__" in above.methods), None)
-        if own is None or base is None or own.facts.stub or is_test(cls.path) or _runs_another(project, own):
+        if own is None or base is None or own.facts.stub or is_test(cls.path):
             continue
         missing = _left_out(project, cls, base)
-        if missing and (found := _worst(project, cls, missing)) is not None:
+        if missing and not _runs_another(project, own) and (found := _worst(project, cls, missing)) is not None:
             yield _report(cls, base, found)
 
 
@@ -68,10 +69,29 @@ def _worst(project: Project, cls: ClassDef, missing: set[str]) -> _Read | None:
 
 
 def _runs_another(project: Project, own: Method) -> bool:
-    """Whether a constructor runs that of a base, or fills its object in another way."""
-    inside = [own, *project.nested(own)]
-    calls = [call for function in inside for call in function.facts.calls]
-    return any(call.method in ("__init__", "update", "setattr", "__setstate__") for call in calls)
+    """Whether a constructor, or a method of the object that it runs, runs that of a base, or fills the object in
+    another way."""
+    for method in _run_on_itself(project.analysis(Queries), own):
+        inside = [method, *project.nested(method)]
+        calls = [call for function in inside for call in function.facts.calls]
+        if any(call.method in ("__init__", "update", "setattr", "__setstate__") for call in calls):
+            return True
+        if method is not own and method.name == "__init__":
+            return True
+    return False
+
+
+def _run_on_itself(queries: Queries, own: Method) -> list[Method]:
+    """A method with those that it comes to on the same object, however the calls are written."""
+    family = own.cls.relatives if own.cls is not None else ()
+    queue = [own]
+    for method in queue:
+        unit = queries.flow.unit_of(method)
+        for call in queries.calls_in(unit) if unit is not None else ():
+            bound = call.operand(0).closed.of("bound")
+            here = (o[1].method for o in bound if any(each[0] == "self" and each[1] in family for each in o[2].each))
+            queue += dict.fromkeys(each for each in here if each is not None and each not in queue)
+    return queue
 
 
 def _left_out(project: Project, cls: ClassDef, base: ClassDef) -> set[str]:
@@ -264,5 +284,44 @@ class Own(Base):
 
     def count(self):
         return self.size if hasattr(self, "size") else 1
+""",
+    # the base's constructor is run by another method, by a name that is handed to one, and through a variable
+    """
+class Base:
+    def __init__(self, model):
+        self.models = [model]
+
+    def has(self, model):
+        return model in self.models
+
+
+class Rpc(Base):
+    def __init__(self, model):
+        self.rank = 0
+        self.run("__init__", model=model)
+
+    def run(self, method, **kwargs):
+        return getattr(super(), method)(**kwargs)
+
+    def load(self, model):
+        return self.run("has", model=model)
+
+
+class Late(Base):
+    def __init__(self, model):
+        self.rank = 0
+        self.setup(model)
+
+    def setup(self, model):
+        super().__init__(model)
+
+
+class Named(Base):
+    def __init__(self, model):
+        make = super().__init__
+        make(model)
+
+
+print(Rpc(1).load(1), Rpc(1).has(1), Late(1).has(1), Named(1).has(1))
 """,
 )
