@@ -107,7 +107,7 @@ def _is_missing(project: Project, held: Held, name: str) -> Severity | None:
     members = project.analysis(Members)
     if held.complete:
         return RULE.severity if all(members.lacks(cls, name) for cls in held.classes) else None
-    if any(name in cls.attributes for cls in held.classes):
+    if any(name in cls.attributes for cls in held.classes) or members.is_given_outside(name):
         return None
     return "warning" if is_telling(name) and name not in project.given else None
 
@@ -269,5 +269,24 @@ def quantize(model, name):
 
 def main(strategy, model):
     return quantize(model, "avx512_vnni_static")
+""",
+    # a class that a call makes, with a method more
+    """\
+class Worker:
+    def wake_up(self):
+        return 1
+
+
+def measured():
+    return type(f"Measured{Worker.__name__}", (Worker,), {"measure_updates": lambda self: 2})
+
+
+def run(worker: Worker, name):
+    return getattr(worker, name)()
+
+
+def main(strategy):
+    run(Worker(), "wake_up")
+    run(measured()(), "measure_updates")
 """,
 )

@@ -14,6 +14,7 @@ from functools import cached_property
 
 from validator.analysis.interfaces.binding import bind
 from validator.analysis.interfaces.getters import looks_up
+from validator.analysis.interfaces.made_classes import MadeClasses
 from validator.definitions import PLAIN_BASES, REGISTERING, External, plain_decorators
 from validator.facts.model import Assign, Call, Guard
 from validator.flow.constructors import takes_more
@@ -43,6 +44,7 @@ class Members:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.flow = project.analysis(Flow)
+        self._made_classes = project.analysis(MadeClasses)
         self._closed: dict[ClassDef, bool] = {}
         self._listed: dict[ClassDef, bool] = {}
         self._known: dict[tuple[ClassDef, bool], bool] = {}
@@ -71,7 +73,9 @@ class Members:
 
     def is_given_outside(self, name: str) -> bool:
         """Whether all objects have a member of that name, or any may get it from code outside of its class."""
-        return name.startswith("__") and name.endswith("__") or name in _OF_OBJECT or name in self.written
+        if name.startswith("__") and name.endswith("__") or name in _OF_OBJECT:
+            return True
+        return name in self.written or name in self._made_classes.members
 
     def closed(self, cls: ClassDef) -> bool:
         """Whether the members of the class can be listed from the source."""
@@ -88,7 +92,7 @@ class Members:
             return False
         if any(self._adds_unlisted(each) for each in cls.mro):
             return False
-        if not self._given_bases.isdisjoint(cls.mro):
+        if not (self._given_bases | self._made_classes.open_bases).isdisjoint(cls.mro):
             return False
         return all(self._lists_own(each) for each in cls.mro)
 
