@@ -6,8 +6,9 @@ What it does
     put together (`f"freqs_{i}"`). Reported is a name that is nowhere but asked for,
     of `self` in classes whose bases are all of the project or of known libraries (no private name, if of libraries);
     of objects that are, as far as is known, of such a class;
-    of objects of which nothing is known, but that are asked for another such name too, which one class has that has a
-    similar one; of configurations of models, which a file may fill, only such;
+    of objects of which nothing is known, nor that something outside of the project gives them, but that are asked for
+    other such names too, which one class has that has a similar one (a note where that is one name); of configurations
+    of models, which a file may fill, only such;
     of `self` in other classes, if they have a member of a similar name for which no code asks.
     Silent behind tests of what the object is, under `except AttributeError`, in tests, in mixins of unknown
     classes, and where a base, a decorator of a library, `__getattr__` or another `__class__` may give it. A
@@ -30,14 +31,15 @@ from validator.analysis.interfaces.company import Company
 from validator.analysis.interfaces.members import Members
 from validator.analysis.interfaces.missing_members import missing
 from validator.analysis.interfaces.unspelled import Unspelled, are_alike, is_method
-from validator.definitions import ClassDef
+from validator.definitions import ClassDef, External, Missing
 from validator.errors import nearest
-from validator.finding import Finding, Related
+from validator.finding import Finding, Related, Severity
 from validator.flow import Flow
 from validator.flow.annotations import foreign_classes
 from validator.flow.foreign import is_unknown
 from validator.flow.objects import Objects
 from validator.flow.queries.base import Place
+from validator.flow.queries.origins import sources
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.values import NONE_OBJ
 from validator.models.members.classes import members_of
@@ -48,6 +50,7 @@ RULE = Rule("MP135", "attribute-of-nobody", "warning", stable_since="0.3.0", sol
 
 _SHARE = 4  # a class that lacks more than one for so many members is made for objects of somebody else
 _CONFIGURATIONS = frozenset({"PretrainedConfig", "PreTrainedConfig"})  # of transformers: they keep every keyword
+_PARTS = frozenset({"attr", "item", "unpack", "next", "iter", "await"})
 _ASKING = frozenset({"hasattr", "isinstance", "issubclass", "type", "__class__"})
 
 
@@ -57,6 +60,7 @@ class Use(NamedTuple):
     place: Place
     cls: ClassDef
     why: str = ""
+    severity: Severity = "warning"
 
     @property
     def name(self) -> str:
@@ -141,11 +145,8 @@ def _of_known(place: Place, classes: list[ClassDef], *, sure: bool) -> Use | Non
 
 def _of_unknown(project: Project, place: Place) -> Use | None:
     """An object that is known by what else it is asked for."""
-    made = place.operand(0).root
-    while made.value.op == "attr":
-        made = made.operand(0).root
-    if made.value.op == "call" and any(o[0] == "ext" for o in made.operand(0).val.each):
-        return None  # a library gives it, or what it is part of
+    if _is_from_outside(place.operand(0)):
+        return None
     known = project.analysis(Company).of(place)
     if known is None or not project.analysis(Members).is_known_below(known.cls, called=place.is_called):
         return None
@@ -154,7 +155,28 @@ def _of_unknown(project: Project, place: Place) -> Use | None:
     if not _alike(place, known.cls):
         return None  # what else it is asked for, objects of libraries have as well
     names = " and ".join(f"`{each}`" for each in sorted(known.names)[:2])
-    return Use(place, known.cls, f", as the use of {names} tells")
+    severity: Severity = "warning" if len(known.names) > 1 else "note"  # one name may be another object's as well
+    return Use(place, known.cls, f", as the use of {names} tells", severity)
+
+
+def _is_from_outside(place: Place) -> bool:
+    """Whether a value may be, as far as it can be followed back, what something outside of the project gives, or a part
+    of that: then what else it is asked for says nothing."""
+    queue = [place.root]
+    for each in queue:
+        if each.value.op == "call" and _is_of_others(each):
+            return True
+        parts = [each.operand(0)] if each.value.op in _PARTS else []
+        before = (source.root for source in [*parts, *(sources(each) or ())])
+        queue += dict.fromkeys(source for source in before if source not in queue)
+    return False
+
+
+def _is_of_others(call: Place) -> bool:
+    """Whether a call is one of a library, or of what the package of the project that bears its name does not have."""
+    first = call.unit.beginning(call.value.args[0])
+    symbol = call.flow.symbol(call.unit, first) if first.op in ("name", "import") else None
+    return isinstance(symbol, External | Missing) or any(o[0] == "ext" for o in call.operand(0).val.each)
 
 
 def _foreign_classes_of(asked: Place) -> frozenset[str]:
@@ -183,7 +205,7 @@ def _alike(place: Place, cls: ClassDef) -> bool:
 
 
 def _report(uses: list[Use]) -> Finding:
-    (place, cls, why), *others = uses
+    (place, cls, why, severity), *others = sorted(uses, key=lambda use: use.severity == "note")
     name = uses[0].name
     asks = "calls" if place.is_called else "reads"
     of = "" if place.owner is not None else f" of an object of `{cls.name}`{why}"
@@ -196,6 +218,7 @@ def _report(uses: list[Use]) -> Finding:
         help=f"define it in `{cls.name}`, or use the right name{nearest(name, sorted(cls.attributes))}",
         related=[Related(f.place.unit.path, f.place.at[0], f"`{name}` is asked for here too") for f in others[:4]],
         context=f"{cls.qualname}.{name}",
+        severity=severity,
     )
 
 
@@ -531,5 +554,63 @@ class PolicyConfig(PretrainedConfig):
 def build(path):
     config = PolicyConfig.from_pretrained(path)
     return config.hidden_width, config.original_rope_base
+""",
+    # what a library gives that has the name of a package of the project; the use of one name tells no more
+    """\
+# file: envs/__init__.py
+# file: envs/prepare.py
+from envs import load_environment
+
+
+class Preparing:
+    def __init__(self, name):
+        self.environment = load_environment(name)
+
+    def rows(self):
+        return self.environment.get_rollout_rows(3), self.environment.get_evaluation_rows(3)
+
+
+print(Preparing("words").rows())
+# file: entry.py
+class Entrypoint:
+    def get_training_rows(self):
+        return 1
+
+    def get_evaluation_rows(self):
+        return 2
+
+
+print(Entrypoint().get_training_rows(), Entrypoint().get_evaluation_rows())
+""",
+    # objects of a library that may not be there
+    """\
+try:
+    from agents.tools import Search, Snippets
+
+    TOOLS: dict[str, type] = {"snippets": Snippets, "search": Search}
+except ImportError:
+    TOOLS: dict[str, type] = {}
+
+
+class Parser:
+    def __init__(self, tool_parser):
+        self.tool_parser = tool_parser
+
+    def format_outputs(self, outputs):
+        return self.tool_parser, outputs
+
+
+class Tools:
+    def __init__(self, names):
+        self.tools = []
+        for name in names:
+            cls = TOOLS[name]
+            self.tools.append(cls(name=name))
+
+    def step(self, text):
+        return [tool.tool_parser(tool.format_output(text)) for tool in self.tools]
+
+
+print(Tools(["snippets"]).step("x"), Parser(1).format_outputs([]))
 """,
 )

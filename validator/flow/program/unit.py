@@ -233,7 +233,7 @@ class Unit:
     def overwritten(self) -> frozenset[int]:
         """Where a file stores something in a variable that surely holds another value when its functions run: it stores
         that further below, whatever happens, and runs none of the project's functions in between."""
-        values, blocks = self.code.values, self.code.blocks
+        values, blocks, regular = self.code.values, self.code.blocks, self.control.without_exceptions
         found: set[int] = set()
         later: set[str] = set()  # what is stored below
         for number in range(len(values) - 1, -1, -1) if self.code.kind == "module" else ():
@@ -244,7 +244,8 @@ class Unit:
                 if value.data in later:
                     found.add(number)
                 block = blocks[value.block]
-                if block.loop < 0 and not block.handlers and not self.control.deciding(value.block):
+                always = value.block in regular and not self.control.deciding(value.block)
+                if always and block.loop < 0 and not block.handlers:
                     later.add(value.data)
         return frozenset(found)
 
