@@ -236,4 +236,22 @@ class Worker:
     def __init__(self, config):
         run(config)
 """,
+    # a key with dots in it, which the same function puts there
+    """# file: sweep.py
+import yaml
+
+
+def main():
+    with open("sweep.yaml") as file:
+        space = yaml.safe_load(file)
+    space["train.group"] = "first"
+    names = list(space)
+    print(names, space["train.group"], space["lr"])
+
+
+main()
+# file: sweep.yaml
+lr: {strategy: uniform, values: [0.1, 0.2]}
+steps: {strategy: choice, values: [1, 2]}
+""",
 )

@@ -215,7 +215,7 @@ def _puts(place: Place, name: str) -> bool:
         return name in data.names and not _PUTTING.isdisjoint(place.method.lower().split("_"))
     if place.value.op == "store_attr":
         return bool(data == name) and not any(o[0] in ("self", "inst", "class") for o in place.operand(0).closed.each)
-    spelled = isinstance(data, str) and name in _WORDS.split(data)
+    spelled = isinstance(data, str) and (data == name or name in _WORDS.split(data))  # a key may have dots in it
     return spelled and not (place.users and all(_looks_up(user, place) for user in place.users))
 
 
