@@ -163,7 +163,7 @@ class Control:
     @cached_property
     def without_exceptions(self) -> set[int]:
         """The blocks to which a way leads on which nothing raises: no `except` clauses."""
-        return self._follow([0], {at: block.successors() for at, block in enumerate(self.code.blocks)}, ())
+        return self._follow([0], {at: [*block.successors()] for at, block in enumerate(self.code.blocks)}, ())
 
     def deciding(self, block: int) -> frozenset[int]:
         """The branches that decide, directly or through others, whether a block runs."""
