@@ -80,7 +80,7 @@ of unknown class whose own name is in `on`; an empty `on` takes any):
 - `drops = [parameter, position]`: the share of elements that dropout drops, `default_drop` where none is passed;
   `unless = [parameter, position]`: the switch without which it drops in evaluation too.
 - `unwraps = [parameter, position]`: a model of which the result (`result = "unwrapped"`) is what its wrapper holds.
-- `rows = true`: the result holds what the ranks of the group pass, one behind another in the order of their ranks, along
+- `rows = true`: the result holds what the ranks of the group pass, one behind another in the order of the ranks, along
   the first dimension.
 - `gathered = [axes]`: the result is whole, put together from the parts that the ranks of these axes hold; `sharded =
   [parameter, position]`: an argument of which each rank of `axes` passes its own part.
