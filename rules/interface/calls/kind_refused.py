@@ -33,7 +33,7 @@ from validator.rule import Rule
 
 RULE = Rule("MP162", "kind-refused", "error", "1.1", solves=True)
 
-_DISPLAYS: dict[str, Any] = {"list": [], "tuple": (), "dict": {}}
+_DISPLAYS: dict[str, tuple[Any, Any]] = {"list": ([], [None]), "tuple": ((), (None,)), "dict": ({}, {None: None})}
 _LITERALS = (bool, int, float, str, bytes, complex)
 
 
@@ -60,10 +60,10 @@ def _refused(demands: Demands, call: Place) -> Iterator[Finding]:
 
 
 def _literal(place: Place) -> Any:
-    """A constant that is written in a call, or an empty one of the kind of the list, tuple or dictionary there."""
+    """A constant that is written in a call, or one that stands for the list, tuple or dictionary there."""
     if place.value.op == "const" and isinstance(place.value.data, _LITERALS):
         return place.value.data
-    return _DISPLAYS.get(place.value.op)
+    return _DISPLAYS[place.value.op][bool(place.value.args)] if place.value.op in _DISPLAYS else None
 
 
 def _target(call: Place) -> Unit | None:
@@ -178,7 +178,13 @@ def one(kind, value):
     return value
 
 
+def first(sizes):
+    if not sizes:
+        return sizes.strip()
+    return sizes[0]
+
+
 widths(3, 2, "text", 2)
-print(one("number", 4), one("list", "text"), "text"[0], len([1]))
+print(one("number", 4), one("list", "text"), "text"[0], len([1]), first([3]))
 """,
 )

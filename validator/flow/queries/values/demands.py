@@ -48,8 +48,7 @@ class Demands:
 
     def of(self, unit: Unit, position: int, known: Known) -> Iterator[Demand]:
         """What a function, and those that it passes the parameter on to, do with a parameter, where some of its
-        parameters are constants, that one among them; an empty list, tuple or dictionary stands for one that is
-        written out."""
+        parameters are constants, that one among them."""
         queue, seen = [(unit, position, True)], {(unit, position)}
         for here, number, sure in queue:
             for demand, passed in self._uses(here, number, known if here is unit else {number: known[position]}):
