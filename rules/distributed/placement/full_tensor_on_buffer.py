@@ -103,7 +103,7 @@ def gather(model):
     return {k: v.full_tensor() for k, v in model.named_parameters()}
 """,
     # buffers that are no part of the state
-    """
+    """# file: model.py
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -127,5 +127,14 @@ def gather(model):
 
 
 print(gather(shard(Rotary(8))))
+# file: tests/test_model.py
+import torch
+from torch import nn
+
+
+def test_buffers():
+    model = nn.Linear(2, 2)
+    model.register_buffer("scale", torch.ones(2))
+    assert "scale" in model.state_dict()
 """,
 ]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from validator.definitions import ClassDef, Method
 from validator.facts.model import Call
 from validator.flow.callgraph.dataclass_readers import OF_NOBODY
+from validator.flow.queries.outside_program import is_test
 from validator.flow.values import Obj, Val, bare, picked
 
 if TYPE_CHECKING:
@@ -35,13 +36,14 @@ def only_buffers(flow: Flow) -> frozenset[str]:
 
 def keeps_buffers_out(flow: Flow) -> bool:
     """Whether the project's modules register buffers, and none that `state_dict()` gives: all say `persistent=False`,
-    and no layer of a library that it makes has running means."""
-    rows = flow.project.calls(_REGISTER)
+    and no layer of a library that it makes has running means. What tests register is in no model that is trained."""
+    rows = [(function, call) for function, call in flow.project.calls(_REGISTER) if not is_test(function.path)]
     if not rows or any(_persists(call) for _, call in rows):
         return False
     layers = flow.models.tensors["buffered"]
     made = flow.project.calls(*(name.rpartition(".")[2] for name in layers))
-    return not any(flow.project.dotted(function, call.target) in layers for function, call in made)
+    used = (flow.project.dotted(function, call.target) for function, call in made if not is_test(function.path))
+    return not any(each in layers for each in used)
 
 
 def _persists(call: Call) -> bool:
