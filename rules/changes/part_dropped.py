@@ -6,6 +6,8 @@ What it does
     is about ranks, or in whose stead another default holds; two arguments or elements that changed places; an operand
     of `and` or `or` about ranks; one of several values handled alike that is used on; a call around or on a value; the
     `await` of a coroutine that an asynchronous function gives back.
+    Reports an argument, too, that was named for one parameter, and that the call passes by position now, where another
+    parameter stands.
     Reports also where a size, rank or group of one axis, or a constant, stands in place of that of another. Silent
     where a condition moved to another statement, and where the same went in several places.
 
@@ -21,6 +23,7 @@ from collections.abc import Iterator
 
 from rules.changes.effect_dropped import short
 from validator.drift.change import Change
+from validator.drift.interfaces.now_positional import NowPositional, Unnamed
 from validator.drift.ranks import Exchanged, Ranks
 from validator.drift.statements.drops import Drop
 from validator.drift.statements.weakened import Weakened
@@ -41,6 +44,10 @@ def check_change(change: Change) -> Iterator[Finding]:
     for row in change.analysis(Ranks).exchanged:
         told.add((row.pair.new.path, row.new.lineno))
         yield _of_ranks(row)
+    for moved in change.analysis(Unnamed).rows:
+        if (moved.pair.new.path, moved.call.lineno) not in told:
+            told.add((moved.pair.new.path, moved.call.lineno))
+            yield _of_position(moved)
     for drop, severity in change.analysis(Weakened).drops:
         if (drop.pair.new.path, drop.new.lineno) not in told:
             yield _report(drop, severity)
@@ -55,6 +62,18 @@ def _of_ranks(row: Exchanged) -> Finding:
         f"`{short(ast.unparse(row.new))}` stands for `{short(ast.unparse(row.old))}`: {row.text}",
         help=f"before: `{short(row.edit.old.text)}`",
         context=f"{unit.qualname}:{ast.unparse(row.old)}",
+    )
+
+
+def _of_position(row: NowPositional) -> Finding:
+    unit = row.pair.new
+    value, called = short(ast.unparse(row.value)), short(ast.unparse(row.call.func))
+    return RULE.finding(
+        unit.path,
+        unit.module.source_text.at(row.value),
+        f"`{value}` was passed to `{called}` for `{row.before}` before the change, and stands for `{row.now}` now",
+        help=f"name it again: `{row.before}={value}`",
+        context=f"{unit.qualname}:{called}:{row.before}",
     )
 
 
@@ -478,6 +497,32 @@ def collate(rows, weights):
     weights = weights / total  # error: MP906
     return inputs, weights
 """,
+    # by position, where another parameter stands
+    """# before: rl/rollout.py
+class Trainer:
+    def decode(self, prompts, samples, prompt_sizes=None, append_eos=False):
+        return [s[: n or None] for s, n in zip(samples, prompt_sizes or [0] * len(samples))], append_eos, prompts
+
+    def rollout(self, batch):
+        samples = self.generate(batch)
+        texts, _, _ = self.decode(batch.input_ids, samples, append_eos=True)
+        return texts
+
+    def generate(self, batch):
+        return batch.input_ids
+# file: rl/rollout.py
+class Trainer:
+    def decode(self, prompts, samples, prompt_sizes=None, append_eos=False):
+        return [s[: n or None] for s, n in zip(samples, prompt_sizes or [0] * len(samples))], append_eos, prompts
+
+    def rollout(self, batch):
+        samples = self.generate(batch)
+        texts, _, _ = self.decode(batch.input_ids, samples, True)  # error: MP906
+        return texts
+
+    def generate(self, batch):
+        return batch.input_ids
+""",
 )
 
 CORRECT = (
@@ -710,5 +755,23 @@ def part(rows, partition=True):
 
 def training(rows):
     return part(rows)
+""",
+    # by position, at its own place
+    """# before: rl/save.py
+def save(model, path, latest=True):
+    return model, path, latest
+
+
+def finish(model, path, latest):
+    print(path)
+    return save(model, path, latest=latest)
+# file: rl/save.py
+def save(model, path, latest=True):
+    return model, path, latest
+
+
+def finish(model, path, latest):
+    print(path)
+    return save(model, path, latest)
 """,
 )

@@ -1,0 +1,72 @@
+"""Arguments that a change passes by position, for another parameter than the one that they were named for before."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from validator.drift.change import Change, Pair
+from validator.drift.statements.differences import heads
+from validator.drift.statements.drops import Drops
+from validator.flow.objects import Objects
+
+
+class NowPositional(NamedTuple):
+    """A value that was passed for `before` by its name, and stands at the place of `now` since the change."""
+
+    pair: Pair
+    call: ast.Call
+    value: ast.expr
+    before: str
+    now: str
+
+
+class Unnamed:
+    """The arguments of a change that are no longer named, and stand in another's place."""
+
+    def __init__(self, change: Change) -> None:
+        self.change = change
+        self.objects = change.after.project.analysis(Objects)
+
+    @cached_property
+    def rows(self) -> list[NowPositional]:
+        found = []
+        for pair, _, _, changed in self.change.analysis(Drops).edited:
+            for edit in changed:
+                if edit.old is not None and edit.new is not None:
+                    found += [
+                        row
+                        for old, new in zip(_calls(edit.old.node), _calls(edit.new.node), strict=False)
+                        for row in self._moved(pair, old, new)
+                    ]
+        return found
+
+    def _moved(self, pair: Pair, old: ast.Call, new: ast.Call) -> Iterator[NowPositional]:
+        spread = any(isinstance(each, ast.Starred) for each in (*old.args, *new.args))
+        if spread or ast.dump(old.func) != ast.dump(new.func) or len(new.args) <= len(old.args):
+            return
+        left = {each.arg for each in new.keywords}
+        gone = {
+            ast.dump(each.value): each.arg for each in old.keywords if each.arg is not None and each.arg not in left
+        }
+        for place in range(len(old.args), len(new.args)):
+            name = gone.get(ast.dump(new.args[place]))
+            taken = self._parameter(pair, new, place) if name is not None else None
+            if name is not None and taken is not None and taken[0] != name and name in taken[1]:
+                yield NowPositional(pair, new, new.args[place], name, taken[0])
+
+    def _parameter(self, pair: Pair, call: ast.Call, place: int) -> tuple[str, frozenset[str]] | None:
+        """The parameter that stands at a place of a call, and all of them; None where it may be one or another."""
+        module = pair.new.module
+        at = self.objects.call_at(module, module.source_text.at(call))
+        reached = self.objects.reached_by(at.operand(0), at).callees if at is not None else ()
+        rows = {tuple(p.name for p in each.params if p.kind in ("any", "pos")) for each in reached}
+        every = frozenset(p.name for each in reached for p in each.params)
+        names = {row[place] if place < len(row) else "" for row in rows}
+        return (names.pop(), every) if len(names) == 1 and "" not in names else None
+
+
+def _calls(node: ast.stmt) -> list[ast.Call]:
+    return [each for head in heads(node) for each in ast.walk(head) if isinstance(each, ast.Call)]
