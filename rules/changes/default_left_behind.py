@@ -8,7 +8,8 @@ What it does
     by default, where the change made an option of the same name of it in another call beside. Reports also where a
     default, a field or an option was of one kind (a text, a number, a list of texts or of numbers) and is of another
     now, and what reads it, or a function that it is handed to, still does with it, or with an element of it, what only
-    the other kind allows.
+    the other kind allows; so it is with a number of a YAML file that PyYAML, which alone reads such files in the
+    project, takes for a text since the change (`1e-6`).
 
 Why is this bad
     Which of them wins depends on the way that the program takes: the launcher, the config class and the function then
@@ -25,6 +26,7 @@ from validator.drift.interfaces.kinds import Kinds, Misfit
 from validator.drift.interfaces.relied_defaults import ReliedDefaults, Relying
 from validator.drift.names.defaults import Defaults
 from validator.drift.settings.default_types import DefaultTypes, Narrowed
+from validator.drift.settings.now_texts import NowText, NowTexts
 from validator.finding import Finding, Related
 from validator.rule import Rule
 
@@ -48,8 +50,21 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield _misfit(misfit)
     for wired in change.analysis(HalfWiredOptions).rows:
         yield _half_wired(wired)
+    for text in change.analysis(NowTexts).rows:
+        yield _now_text(text)
     for narrowed in change.analysis(DefaultTypes).narrowed:
         yield _narrowed(narrowed)
+
+
+def _now_text(row: NowText) -> Finding:
+    path = ".".join(row.text.setting.path)
+    return RULE.finding(
+        row.text.source.path,
+        row.text.setting.value_at,
+        f"`{path}` was the number {row.before!r} before the change; `{row.text.text}` is a text for PyYAML",
+        help=f"write `{row.text.advice}`",
+        context=path,
+    )
 
 
 def _narrowed(row: Narrowed) -> Finding:
@@ -271,6 +286,30 @@ def get_small():
     return config
 """
 
+_SWEEP = """# before: sweep.py
+import yaml
+
+
+def space(path):
+    with open(path) as file:
+        return {{name: row["values"] for name, row in yaml.safe_load(file).items()}}
+# before: sweeps/lr.yml
+optimizer.lr:
+  strategy: loguniform
+  values: [0.000001, 0.001]
+# file: sweep.py
+{imports}import yaml
+
+
+def space(path):
+    with open(path) as file:
+        return {{name: row["values"] for name, row in yaml.safe_load(file).items()}}
+# file: sweeps/lr.yml
+optimizer.lr:
+  strategy: loguniform
+  values: {values}
+"""
+
 INCORRECT = (
     # an option that reaches one of two parts
     _TOKENS.format(flag="--num-tokens", name="num_tokens", passed="args.width", mark="  # error: MP909"),
@@ -356,6 +395,7 @@ def from_config(ratio, config):
 """,
     # a flag of which the default tells the type
     _COLLECTION.format(before="1.0", after="1  # error: MP909"),
+    _SWEEP.format(imports="", values="[1e-6, 0.001]  # error: MP909"),
 )
 CORRECT = (
     _TOKENS.format(flag="--num-tokens", name="num_tokens", passed="args.width, num_tokens=args.num_tokens", mark=""),
@@ -476,4 +516,6 @@ def clipped(ratio, clip_range=0.1):
 """,
     # another number; what is given to a setting that has its type
     _COLLECTION.format(before="1.0", after="2.0"),
+    _SWEEP.format(imports="", values="[1.0e-6, 0.002]"),
+    _SWEEP.format(imports="from omegaconf import OmegaConf\n", values="[1e-6, 0.001]"),
 )
