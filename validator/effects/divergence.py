@@ -17,7 +17,7 @@ from validator.domains.spmd import OF_ONE, UNIFORM, Cause, Causes, only, varying
 from validator.effects.compare import Around, Comparison, sees
 from validator.effects.condition_keys import Assumed, Key, assume, holding, same
 from validator.effects.element_tests import choosing
-from validator.effects.evidence import asks_for_rank, is_drawn_alike, reads_data
+from validator.effects.evidence import asks_for_rank, comes_where_it_lacks, is_drawn_alike, reads_data
 from validator.effects.exceptions import FAILURE
 from validator.effects.files import raced
 from validator.effects.reduced_values import reduced
@@ -70,6 +70,7 @@ class Divergence(NamedTuple):
     turns: bool = False  # whether ranks take the rounds of a loop in turns: as many each, if they divide evenly
     grown: Place | None = None  # where some ranks alone put something into what the loop goes through
     chosen: Place | None = None  # the test by which what the loop goes through was chosen
+    lacks: bool = False  # whether it stands where some ranks lack what they alone may have
 
     @property
     def kind(self) -> str:
@@ -78,12 +79,12 @@ class Divergence(NamedTuple):
     @property
     def doubts(self) -> int:
         """On how many facts it rests that are likely, not certain: that ranks differ here, that the call is made, that
-        a condition holds on all ranks, that not only what else may reach the branch makes ranks differ, and that rounds
-        do not divide evenly. Where ranks may not differ, it may be with just those objects whose methods issue the
-        collective."""
+        a condition holds on all ranks, that not only what else may reach the branch makes ranks differ, that ranks
+        lack what they alone may have, and that rounds do not divide evenly. Where ranks may not differ, it may be with
+        just those objects whose methods issue the collective."""
         certain = any(c.sure and sees(self.op, frozenset({c})) for c in self.causes)
         unlike = 0 if certain else 1 + self.op.among
-        return unlike + (not self.op.sure) + self.conditional + (not self.asks) + self.turns
+        return unlike + (not self.op.sure) + self.conditional + (not self.asks) + self.turns + self.lacks
 
     @property
     def severity(self) -> Severity:
@@ -395,7 +396,10 @@ class Divergences:
         if any(is_evened(unit, step) for step in steps):
             return None  # as many rounds on all ranks
         turns = next_round and _takes_turns(unit, fork.block, self.flow) or bool(steps)
-        return Divergence(unit, about.at, test, causes, op, other, arm, exits, conditional, fork.block, asks, turns)
+        lacks = comes_where_it_lacks(self.flow, unit, fork.block)
+        return Divergence(
+            unit, about.at, test, causes, op, other, arm, exits, conditional, fork.block, asks, turns, lacks=lacks
+        )
 
     def _differ_always(
         self, fork: Fork, frame: Frame, causes: Causes, around: Around | None, lasting: Assumed, yes: Assumed,

@@ -46,6 +46,17 @@ def asks_for_rank(place: Place) -> bool:
     return False
 
 
+def comes_where_it_lacks(flow: Flow, unit: Unit, block: int) -> bool:
+    """Whether a branch on who the process is stands where something is absent that only some ranks have: these come
+    there only if they, too, have not made it, and whether a job of several ranks knows such a case is not written."""
+    for branch, way in unit.control.settled(block):
+        kind, test, *ways = unit.code.blocks[branch].end
+        place, holds = Place(flow, unit, test).asserted(way == ways[0]) if kind == "branch" else (None, False)
+        if place is not None and place.is_none(holds) and only(place.operand(0).closed.p, "rank", "member"):
+            return True
+    return False
+
+
 def reads_data(place: Place) -> bool:
     """Whether a condition asks for a number that is made, in the same function, of what tensors of this rank hold (a
     sum, a count, an element), for elements of this rank's share of something, or, in what it calls too, for what a

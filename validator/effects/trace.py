@@ -12,6 +12,7 @@ from typing import NamedTuple
 from validator.domains.axes import Axes
 from validator.domains.spmd import Causes
 from validator.effects import exceptions
+from validator.effects.common_parts import common_parts
 from validator.effects.condition_keys import Key, Keys, keys_of, substituted
 from validator.effects.evidence import likely_told
 from validator.effects.exceptions import Classes
@@ -24,7 +25,6 @@ from validator.flow.program.answers import Operation, Result, Target
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit, implicit
 from validator.flow.queries.base import Place
-from validator.flow.queries.pure_functions import computed, origin
 from validator.flow.substitution import instantiated, instantiated_causes
 from validator.flow.values import BOTTOM, Val
 from validator.ir.model import RawAt, Test
@@ -211,6 +211,13 @@ class Traces:
             self._made[unit] = _Tracer(self, unit)
         return self._made[unit]
 
+    def truth(self, unit: Unit, number: int) -> Causes:
+        """What a test of a value depends on, with what is likely."""
+        from validator.effects.files import raced
+
+        test, sites = Place(self.flow, unit, number), self.flow.result(unit).sites
+        return truth_at(unit, number, test.val, sites) | raced(self, unit, number) | likely_told(test)
+
     def caught(self, unit: Unit, site: int, end: End) -> Trace:
         """How it goes on in a unit where a call there raises: in a handler, or with the exception."""
         return self.tracer(unit).raised(unit.code.values[site].block, end.raised)
@@ -231,6 +238,8 @@ class Traces:
         if value.op in ("iter", "enter", "leave", "yield from"):  # a generator was made by the call before
             value = caller.code.values[caller.root(value.args[0])]
         keys = self.keys(caller)
+        if value.op in ("attr", "enter", "leave", "iter") and position == 0:
+            return keys.of(value.args[0])
         name = unit.code.params[position][0]
         if value.op == "call":
             shift = implicit(caller, value, unit)
@@ -246,8 +255,10 @@ class Traces:
                 given = unit.outer.code.values[default]
                 if given.op == "const" and "**" not in value.data.names:
                     return ("const", type(given.data).__name__, given.data)
-        elif value.op in ("attr", "enter", "leave", "iter") and position == 0:
-            return keys.of(value.args[0])
+            handed = tuple(
+                keys.of(number) for number in value.args[1:]
+            )  # the same are handed on by each call with them
+            return ("passed", unit, position, value.data.names, *handed)
         return ("passed", frame.caller.unit, frame.site, position)
 
     def _receiver(self, caller: Unit, number: int) -> Key:
@@ -417,11 +428,13 @@ class _Tracer:
         if test.is_only_alone(True) or test.is_only_alone(False):
             return no if test.is_only_alone(True) else yes  # nobody waits for others in a job of one process
         key, positive = self.keys.test(end[1])
-        causes = self._truth(end[1])
+        causes = self.traces.truth(self.unit, end[1])
         about = self.code.tests.get(block)
         way = made_already(self.traces.flow, self.unit, block)
         made = None if way is None else yes if way == end[2] else no
-        fork = Fork(block, key, positive, causes, yes, no, about, tuple(self._common(end[1])), made)
+        fork = Fork(
+            block, key, positive, causes, yes, no, about, tuple(common_parts(self.traces, self.unit, end[1])), made
+        )
         self.forks.append((fork, self.code.blocks[block].loop))
         return fork
 
@@ -476,35 +489,6 @@ class _Tracer:
     def _outside(self, header: int) -> int:
         """The loop around a loop, or -1."""
         return self.code.blocks[self.code.loops[header].after].loop
-
-    def _common(self, number: int) -> Iterator[tuple[Key, bool, Causes]]:
-        """The parts of a condition that all hold, or all fail, on one of its ways."""
-        flow = self.traces.flow
-        number = origin(flow, self.unit, number)
-        value = self.code.values[number]
-        while value.op == "unary" and value.data == "Not":
-            number = origin(flow, self.unit, value.args[0])
-            value = self.code.values[number]
-        if kind := self.unit.connective(number):
-            for part in value.args:
-                yield self.keys.of(part), kind == "and", self._truth(part)
-        made = computed(flow, self.unit, number)
-        target = self.result.sites[number].targets[0] if made is not None else None
-        if made is not None and target is not None:
-            for key, holds, causes in self.traces.tracer(made.unit)._common(made.number):
-                here = self.keys.from_inside(key, made, number)
-                if here is not None:
-                    yield here, holds, instantiated_causes(causes, lambda i: target.argument(i) or BOTTOM)
-
-    def _truth(self, number: int) -> Causes:
-        from validator.effects.files import raced
-
-        test = Place(self.traces.flow, self.unit, number)
-        return (
-            truth_at(self.unit, number, test.val, self.result.sites)
-            | raced(self.traces, self.unit, number)
-            | likely_told(test)
-        )
 
     def _values(self, block: int, after: Trace) -> Trace:
         trace = after

@@ -2203,6 +2203,96 @@ class Sender:
             print(self.collect(names, self.model.keeps_full_precision))
         dist.all_reduce(counts)
 """,
+    # a model that callers pass in more states than are told apart is walked through, which runs no layer of it
+    """
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+
+class Wrapper(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+def shard(model, is_wrapped=False):
+    module = model.model if is_wrapped else model
+    kept = {}
+    if dist.get_rank() == 0:
+        for name, sub in module.named_modules():
+            kept[name] = [each.detach().clone() for each in sub.buffers()]
+    fully_shard(module)
+    dist.barrier()
+    if is_wrapped:
+        model.model = module
+    return model
+
+def main():
+    with torch.device("meta"):
+        empty = nn.Linear(8, 8)
+    first, second = torch.compile(nn.Linear(8, 8)), torch.compile(nn.Linear(8, 8).half())
+    models = [empty, empty.half(), empty.eval(), empty.half().eval(), first, second]
+    models += [nn.Linear(8, 8).half(), nn.Linear(8, 8).eval(), nn.Linear(8, 8).half().eval(), first.eval()]
+    for each in models:
+        shard(each)
+        shard(Wrapper(each), True)
+""",
+    # both ways hand the same on to a barrier, one before what the caller does and one after it
+    """
+import os
+from contextlib import contextmanager
+import torch
+import torch.distributed as dist
+
+
+def barrier(group=None, monitored=False):
+    if dist.is_available() and dist.is_initialized():
+        if monitored:
+            dist.monitored_barrier(group=group)
+        else:
+            dist.barrier(group=group)
+
+@contextmanager
+def local_leader_first(*args, **kwargs):
+    if int(os.environ["LOCAL_RANK"]) == 0:
+        yield
+        barrier(*args, **kwargs)
+    else:
+        barrier(*args, **kwargs)
+        yield
+""",
+    # the attribute differs between ranks only where all of them take the way that issues nothing
+    """
+import torch
+import torch.distributed as dist
+
+class Recorder:
+    def __init__(self, skipped=1, first_only=False):
+        self.skipped = skipped
+        self.disabled = first_only and dist.get_rank() != 0
+        self.first_only = first_only
+        self.step = 0
+
+    def begin(self):
+        self.step += 1
+
+    def is_off(self):
+        if self.disabled:
+            return True
+        if self.skipped > 0 and self.step <= self.skipped:
+            return True
+        return False
+
+    def end(self, summary, folder):
+        if self.is_off() or not folder:
+            return
+        if self.first_only:
+            print(summary)
+        else:
+            summaries = [None] * dist.get_world_size()
+            dist.all_gather_object(summaries, summary)
+            print(summaries)
+""",
 ]
 
 

@@ -55,7 +55,9 @@ def _forward(call: Call, callee: Val) -> tuple[str, bool]:
     if not may(callee.state, *WRAPPING, "zero3") or _is_of_tensor(call):
         return "", False
     receiver, at = call.receiver, call.at
-    state = (at.flow.close(receiver, at.unit) if is_symbolic(receiver.state) else receiver).state
+    state = receiver.state
+    if is_symbolic(state):  # where callers pass too many kinds to tell, what is known here still holds
+        state |= at.flow.close(receiver, at.unit).state
     runs = not state or not may(state, *WRAPPING) or call.name in ("forward", "module")
     spread = may(callee.state, "fsdp1", "fsdp2", "zero3")  # an attribute that holds it also held what was wrapped
     wrapped = (spread or certainly(callee.state, *WRAPPING)) and not callee.of("bound")

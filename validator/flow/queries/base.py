@@ -187,6 +187,11 @@ class Place(NamedTuple):
             place, holds = place.operand(0).root, not holds
         return place, holds
 
+    def is_none(self, holds: bool) -> bool:
+        """Whether the value is `x is None` that holds, or `x is not None` that does not."""
+        asked = ("Is", "Eq") if holds else ("IsNot", "NotEq")
+        return self.value.op == "compare" and self.value.data in asked and self.operand(1).val.is_const(None)
+
     @property
     def is_switched_off(self) -> bool:
         """Whether a test around the place asks for an attribute that is the same constant in all objects, and leads
