@@ -76,7 +76,7 @@ def _cut_by_rank(call: Place) -> Iterator[Finding]:
     """Values cut by the context-parallel rank that go to a call together with a group that leaves it out."""
     operands = _operands(call)
     group = next((g for g in operands if _lacks_ring(g)), None)
-    if group is None or not any(_is_cut(operand) for operand in operands):
+    if group is None or not any(_is_cut(operand) for operand in operands) or _is_for_one_part(call):
         return
     where = group.root if group.root.value.op == "call" else call
     yield RULE.finding(
@@ -92,6 +92,11 @@ def _cut_by_rank(call: Place) -> Iterator[Finding]:
 
 def _is_cut(place: Place) -> bool:
     return any(c.kind == "rank" and c.axis == "cp" and c.sure for c in place.closed.v)
+
+
+def _is_for_one_part(call: Place) -> bool:
+    """Whether some ranks of a ring alone come to a call: the others have no part in what it reduces."""
+    return any(cause.axis == "cp" for cause in call.under)
 
 
 def _split_inside(queries: Queries, manager: Place) -> Iterator[Finding]:
@@ -297,5 +302,24 @@ class Trainer:
         dist.all_reduce(loss, group=self.mesh["cp"].get_group())
         dist.all_reduce(loss, group=self.mesh["dp"].get_group())
         return loss
+""",
+    # the first rank of each ring alone comes here, and those are the group
+    """
+import torch.distributed as dist
+from megatron.core import mpu
+from stats import all_reduce_count
+
+class Reader:
+    def __init__(self):
+        self.reads = mpu.get_tensor_model_parallel_rank() == 0 and mpu.get_context_parallel_rank() == 0
+
+    def read(self, rows):
+        count = None
+        if self.reads:
+            rows = rows.chunk(mpu.get_context_parallel_world_size())[mpu.get_context_parallel_rank()]
+            count = all_reduce_count(rows, group=mpu.get_data_parallel_group())
+        found = [count]
+        dist.broadcast_object_list(found, group=mpu.get_context_parallel_group())
+        return found[0]
 """,
 ]
