@@ -281,41 +281,41 @@ class Comparison:
         (end, rest), first = ((a[0], b), True) if isinstance(a[0], End) else ((b[0], a), False)
         assert isinstance(end, End)
         op = self.first(rest, if_b if first else if_a)
-        if op is None or (end is NEXT and self._comes_again(op, if_a if first else if_b)):
+        if op is None or (end is NEXT and self.comes_again(op, if_a if first else if_b)):
             return None
         return (end, op) if first else (op, end)
 
-    def _comes_again(self, op: Issued, assumed: Assumed) -> bool:
+    def comes_again(self, op: Issued, assumed: Assumed, kept: Assumed | None = None) -> bool:
         """Whether a rank that goes round a loop again meets the others in what they wait in: the loop is endless, or on
-        no way leaves it, nor issues anything else, before."""
+        no way leaves it, nor issues anything else, before. `kept`: what holds in the next round as in this one."""
         if self.around is None or not (self.around.endless or self.around.uncounted):
             return False
         body = self.around.body, self.frame
         if self.around.endless:
             again = self.first(body, self.lasting)
             return again is not None and _alike(again, op)
-        ways = list(self._firsts(body, assumed))
+        ways = list(self._firsts(body, assumed, {**self.lasting, **(kept or {})}))
         met = [way for way in ways if isinstance(way, Issued)]
         ends = [way for way in ways if not isinstance(way, Issued)]
         return bool(met) and all(_alike(way, op) for way in met) and all(way is NEXT or raises(way) for way in ends)
 
-    def _firsts(self, cursor: Cursor, assumed: Assumed) -> Iterator[Issued | Trace]:
+    def _firsts(self, cursor: Cursor, assumed: Assumed, lasting: Assumed) -> Iterator[Issued | Trace]:
         """What a rank first comes to on each way of another round: an operation, or what ends the round. Of what is
-        `assumed` in this one, what asks for the rank holds then, too."""
+        `assumed` in this one, what asks for the rank holds then, too, and all that is `lasting`."""
         self.budget -= 1
-        trace, frame = self._next(cursor, self.lasting)
+        trace, frame = self._next(cursor, lasting)
         if isinstance(trace, Op):
             yield self.traces.issued(trace, frame)
         elif isinstance(trace, Choice):
             for way in trace.ways:
-                yield from self._firsts((way, frame), assumed)
+                yield from self._firsts((way, frame), assumed, lasting)
         elif isinstance(trace, Fork) and self.budget > 0:
             causes = frame.causes(trace.causes, self.flow)
             told = bool(causes) and all(cause.kind in ("rank", "member") for cause in causes)
             holds = holding(frame.key(trace.key, self.traces), assumed) if told else None
             ways = {True: trace.yes, False: trace.no}
             for way in ways.values() if holds is None else [ways[holds is trace.positive]]:
-                yield from self._firsts((way, frame), assumed)
+                yield from self._firsts((way, frame), assumed, lasting)
         else:
             yield trace
 

@@ -20,6 +20,7 @@ from validator.effects.element_tests import choosing
 from validator.effects.evidence import asks_for_rank, comes_where_it_lacks, is_drawn_alike, reads_data
 from validator.effects.exceptions import FAILURE
 from validator.effects.files import raced
+from validator.effects.next_rounds import tests_again
 from validator.effects.reduced_values import reduced
 from validator.effects.trace import (
     BREAK,
@@ -322,7 +323,7 @@ class Divergences:
                 continue  # judged already: it does not depend on what is passed
             if all(c.kind == "data" for c in causes) and is_drawn_alike(self._test(unit, fork)):
                 continue
-            found = self._branch(unit, fork, around.get(loop), causes, frame)
+            found = self._branch(unit, fork, loop, around.get(loop), causes, frame)
             if found is not None:
                 yield found
             # the leader goes first (`if rank != 0: barrier … if rank == 0: barrier`): one half alone proves nothing
@@ -373,7 +374,9 @@ class Divergences:
         """Whether a condition is known to be the same on all ranks."""
         return UNIFORM in frame.causes(fork.causes, self.flow)
 
-    def _branch(self, unit: Unit, fork: Fork, around: Around | None, causes: Causes, frame: Frame) -> Divergence | None:
+    def _branch(
+        self, unit: Unit, fork: Fork, loop: int, around: Around | None, causes: Causes, frame: Frame
+    ) -> Divergence | None:
         shared = self._assumptions(unit, fork.block, frame)
         lasting = {key: holds for key, holds in shared.items() if not _made_in_loop(unit, key)}
         comparison = Comparison(self.traces, causes, around, frame, lasting=lasting)
@@ -387,6 +390,8 @@ class Divergences:
         conditional = bool(comparison.chosen) and not self._differ_always(fork, frame, causes, around, lasting, yes, no)
         mine, other, trace = (left, right, fork.yes) if isinstance(left, Issued) else (right, left, fork.no)
         assert isinstance(mine, Issued)
+        if other is NEXT and self._is_delayed(unit, fork, loop, trace is fork.no, comparison, mine):
+            return None
         op = self._inside(mine, trace, frame, about.at)
         exits = about.leaves and not about.at[0] <= op.here[0] <= about.at[2]
         arm = "then" if mine is left else "else"
@@ -408,6 +413,18 @@ class Divergences:
         """Whether the two ways of a branch differ whatever the conditions that the ranks share."""
         comparison = Comparison(self.traces, causes, around, frame, every=True, lasting=lasting)
         return comparison.differ((fork.yes, frame), (fork.no, frame), yes, no) is not None
+
+    def _is_delayed(
+        self, unit: Unit, fork: Fork, loop: int, skips_if_true: bool, comparison: Comparison, op: Issued
+    ) -> bool:
+        """Whether who skips a collective in a round of a loop only comes to it later: what the loop tests has not
+        changed then, so there is a next round, and each round that changes it leads through the collective."""
+        block, header = unit.code.blocks[fork.block].end, unit.code.blocks[loop].end if loop >= 0 else ()
+        if header[:1] != ("branch",) or not tests_again(unit, loop, fork.block, block[2 if skips_if_true else 3]):
+            return False
+        key, positive = self.traces.keys(unit).test(header[1])
+        goes_on = header[2] == unit.code.loops[loop].body
+        return comparison.comes_again(op, {}, assume({}, key, positive is goes_on))
 
     def _ways(self, unit: Unit, fork: Fork, causes: Causes, frame: Frame) -> tuple[Assumed, Assumed]:
         """What holds on either way out of a branch."""
