@@ -6,8 +6,9 @@ What it does
     between ranks of the group: its size is computed from the rank (`torch.zeros(3 + rank)`, `shard[:n]`), it holds what
     some test left over (`nonzero`, `x[mask]`, `unique`), it was made otherwise on some ranks (another shape,
     `double()`), it is made of a container into which some ranks alone have put something, or its type is chosen by the
-    rank; and `broadcast_object_list` with lists of different length, which ranks choose by who they are. Ranks that
-    first agree on a size (a reduction of the lengths) are silent, and tensors whose shape is asserted.
+    rank; and `broadcast_object_list` with lists of different length, which ranks choose by who they are. What samples
+    hold differs only between ranks of a group that have other ones, so not along tensor, context and pipeline
+    parallelism. Ranks that first agree on a size (a reduction of the lengths) are silent, and tensors whose shape is asserted.
 
 Why is this bad
     These collectives expect as many bytes from every rank and ask nobody. NCCL hangs, or adds up what does not belong
@@ -21,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.domains.axes import UNKNOWN
+from validator.domains.axes import UNKNOWN, WORLD
 from validator.domains.spmd import NONE, Causes, only
 from validator.effects.divergence import Divergences
 from validator.finding import Finding
@@ -33,6 +34,8 @@ from validator.rule import Rule
 RULE = Rule(
     "MP519", "operands-differ", "warning", "0.1.0", tokens=("all_reduce", "gather", "broadcast", "reduce", "all_to_all")
 )
+
+_SHARING = frozenset({"tp", "cp", "pp"})  # axes along which ranks share their samples, or have as long parts of them
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -52,7 +55,8 @@ def check_project(project: Project) -> Iterator[Finding]:
         if tensor is None or UNKNOWN in axes:
             continue
         grown = containers.behind(tensor)
-        causes = apart(tensor.closed.n | (grown.causes if grown is not None else NONE), axes)
+        layout = tensor.closed.n | (grown.causes if grown is not None else NONE)
+        causes = apart(_of_samples(layout) if axes <= _SHARING else layout, axes)
         if not causes or _by_rank(call, causes) or _is_asserted(tensor):
             continue
         yield RULE.finding(
@@ -64,6 +68,11 @@ def check_project(project: Project) -> Iterator[Finding]:
             context=f"{call.unit.qualname}:{row.name}:{tensor.text}",
             severity="error" if known and any(c.sure for c in causes) else "warning",
         )
+
+
+def _of_samples(layout: Causes) -> Causes:
+    """What is left of a layout's causes between ranks that share their samples: not what those happen to hold."""
+    return frozenset(c for c in layout if c.kind != "data" or c.axis != WORLD)
 
 
 def _are_of_other_length(call: Place, objects: Place) -> bool:
@@ -398,5 +407,50 @@ def agree(settings, files):
     names = files() if dist.get_rank() == 0 else [None] * len(settings)
     dist.broadcast_object_list(names, src=0)
     return found, others, names
+""",
+    # one element of each dimension, whichever callers pass
+    """
+import numpy as np
+import torch
+import torch.distributed as dist
+
+def normalized(x, mask=None, dim=None, group=None, precise=True):
+    dtype = torch.float64 if precise else torch.float32
+    x = x.to(dtype=dtype)
+    if dim is None:
+        dim = tuple(range(len(x.shape)))
+    if mask is None:
+        count = torch.tensor(np.prod([x.shape[d] for d in dim]), dtype=dtype, device=x.device)
+    else:
+        mask = mask.to(dtype=dtype)
+        x = x * mask
+        count = mask.sum(dim, keepdim=True)
+    total = x.sum(dim=dim, keepdim=True)
+    squares = x.square().sum(dim=dim, keepdim=True)
+    dist.all_reduce(count, group=group)
+    dist.all_reduce(total, group=group)
+    dist.all_reduce(squares, group=group)
+    return (x - total / count) / (squares / count - (total / count) ** 2).sqrt()
+
+def train(rows, valid):
+    share = rows[: dist.get_rank() + 3]
+    kept = share[share > 0]
+    print(normalized(kept), normalized(share, valid[: dist.get_rank() + 3]))
+""",
+    # ranks of a sequence-parallel group hold the same samples
+    """
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+def gather(tensor, group):
+    output = torch.empty(tensor.size(0) * dist.get_world_size(group), dtype=tensor.dtype)
+    dist.all_gather_into_tensor(output, tensor, group=group)
+    return output
+
+def tokens_of(loader):
+    mesh = init_device_mesh("cuda", (4, 2), mesh_dim_names=("dp", "sp"))
+    for tokens, mask in loader:
+        yield gather(tokens[mask.bool()], mesh["sp"].get_group())
 """,
 ]

@@ -47,7 +47,7 @@ def unknown(call: Call) -> Val:
         keys = sequence(STRING).objs if name == "state_dict" else frozenset()
         return Val(frozenset({("top",)}) | keys, carried_over([(None, receiver), *arguments]), state=receiver.state)
     if name in models.same_methods or name in ("numel", "size", "dim"):
-        return same(call.at, name, arguments, receiver)
+        return same(call.at, call.number, name, arguments, receiver)
     return Val(frozenset({("top",)}), carried_over([(None, receiver), *arguments]), state=frozenset({"?"}))
 
 

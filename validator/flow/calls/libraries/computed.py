@@ -9,6 +9,7 @@ from validator.domains.spmd import NONE, UNIFORM, Causes, between, combined, dat
 from validator.flow.calls.arguments import Arguments, values_of
 from validator.flow.calls.groups import index_in
 from validator.flow.calls.libraries.containers import iterates
+from validator.flow.calls.libraries.dimensions import over_all
 from validator.flow.calls.libraries.environment import rank_spelled
 from validator.flow.calls.protocols import rounds
 from validator.flow.queries.values import tensors
@@ -31,8 +32,8 @@ _PARTING = frozenset({
 _SELECTING = frozenset({"nonzero", "unique", "masked_select", "argwhere", "unique_consecutive"})
 
 
-def same(at: Evaluation, name: str, arguments: Arguments, receiver: Val, dotted: str = "") -> Val:
-    """The result of a function of its arguments; of a method (without `dotted`) of its receiver, too."""
+def same(at: Evaluation, number: int, name: str, arguments: Arguments, receiver: Val, dotted: str = "") -> Val:
+    """The result of a call of a function of its arguments; of a method (without `dotted`) of its receiver, too."""
     if name in ("dim", "ndimension"):
         return Val()
     if dotted == "len" or name in ("numel", "size") or (name == "len" and not dotted):
@@ -61,9 +62,11 @@ def same(at: Evaluation, name: str, arguments: Arguments, receiver: Val, dotted:
         objs |= tensors.changed(name, given, tensor, at.models)
         settled = tensors.settled(tensor, objs)
         n = _layout(at, name, given, n, parts, settled or tensors.is_literal(objs))
-        if (reduced := _reduced(at, name, given, parts)) is not None:
+        if (reduced := _reduced(at, number, name, given, parts)) is not None:
             return Val(objs, v, reduced, NONE, state)
         n |= _counted(at, name, arguments, given, tensor, v)
+    elif dotted.startswith("numpy.") and name in at.models.tensors["reducing"] and over_all(at, number, 1):
+        return Val(objs, v, NONE, NONE, state)
     if not n and dotted not in _SCALARS and not settled and not tensors.is_literal(objs):
         n = combined(*(p.n for p in parts))
     if name in _SELECTING:
@@ -122,12 +125,12 @@ def _layout(at: Evaluation, name: str, given: Arguments, n: Causes, parts: list[
     return n
 
 
-def _reduced(at: Evaluation, name: str, given: Arguments, parts: list[Val]) -> Causes | None:
+def _reduced(at: Evaluation, number: int, name: str, given: Arguments, parts: list[Val]) -> Causes | None:
     """By what the shape of a reduction varies; None where a call reduces nothing, or another dimension."""
     if name not in at.models.tensors["reducing"]:
         return None
-    over = given[1:] if name == "norm" and given and given[0][0] is None else given  # behind the order
-    if all(keyword in ("dtype", "out", "p") for keyword, _ in over):
+    before = max(0, len(at.code.values[number].args) - 1 - len(given))
+    if over_all(at, number, before + (name == "norm" and bool(given) and given[0][0] is None)):  # behind the order
         return NONE
     return only(frozenset().union(*(p.n for p in parts)), "rank", "member") if _over_rows(given) else None
 

@@ -228,7 +228,7 @@ def _undescribed(at: Evaluation, number: int, dotted: str, arguments: Arguments)
         return Val(frozenset({("made", named)}), state=PLAIN)
     if named in at.models.same or any(named.startswith(m + ".") for m in at.models.same_modules):
         given = arguments[:1] if last in COPYING else arguments  # `tqdm(rows, disable=…)` gives the rows
-        found = same(at, last, given, BOTTOM, named)
+        found = same(at, number, last, given, BOTTOM, named)
         if named == "torch.nn.functional.pad" and padded_alike(at, number) or _comes_out_even(at, number, named):
             found = Val(found.objs, found.v, NONE, found.p, found.state)
         is_object = not found.objs and last[:1].isupper() and not last.endswith("Tensor")

@@ -293,7 +293,7 @@ def _decorated(it: _Described) -> Val:
 
 
 def _same(it: _Described) -> Val:
-    return same(it.at, it.row.name, it.arguments, it.receiver)
+    return same(it.at, it.number, it.row.name, it.arguments, it.receiver)
 
 
 def _module(it: _Described) -> Val:
@@ -310,7 +310,7 @@ def _made(it: _Described, name: str) -> Val:
 
 
 def _made_of(it: _Described, name: str) -> Val:
-    of = same(it.at, it.row.name, it.arguments, BOTTOM)
+    of = same(it.at, it.number, it.row.name, it.arguments, BOTTOM)
     return Val(frozenset({("made", name)}), of.v, state=of.state)
 
 
