@@ -6,7 +6,8 @@ What it does
     attribute), or not used at all. Where nothing is known of the object that is asked in an `async def`, a warning, if
     all methods of the project that bear the name are coroutines, and the name is no library's. Silent where the
     coroutine is handed on: to `asyncio.gather`, `create_task`, `asyncio.run`, a list, a variable that is awaited later,
-    and for decorated functions and actors.
+    for decorated functions and actors, and where the result of an unknown object is asked for a method that other
+    classes of the project have than those which the coroutine gives: it stands for others and gives a handle.
 
 Why is this bad
     Nothing in the function runs: the first use raises TypeError, and a call that stands alone does nothing but warn.
@@ -24,6 +25,7 @@ from validator.analysis.interfaces.binding import parameters
 from validator.finding import Finding, Related, Severity
 from validator.flow.objects import Callee, Objects, is_of_unknown, is_passed
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.other_results import OtherResults
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -36,7 +38,7 @@ _OF_COROUTINES = frozenset(dir(CoroutineType))
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    queries, objects = project.analysis(Queries), project.analysis(Objects)
+    queries, objects, others = project.analysis(Queries), project.analysis(Objects), project.analysis(OtherResults)
     names = {function.name for function in project.functions() if function.facts.is_async}
     for place in queries.called_in_program(frozenset(names)):
         how = _misused(place)
@@ -46,10 +48,9 @@ def check_project(project: Project) -> Iterator[Finding]:
         if reached.complete and reached.callees and all(map(_is_coroutine, reached.callees)):
             yield _report(place, reached.callees[0], how, "warning" if is_passed(place.operand(0)) else RULE.severity)
         elif place.unit.code.is_async and is_of_unknown(objects, place.operand(0)):
-            named = [
-                Callee(each.qualname, parameters(each), each) for each in queries.flow.guessed.methods(place.method)
-            ]
-            if named and all(map(_is_coroutine, named)):
+            methods = list(queries.flow.guessed.methods(place.method))
+            named = [Callee(each.qualname, parameters(each), each) for each in methods]
+            if named and all(map(_is_coroutine, named)) and not others.are_of_others(place, methods):
                 yield _report(place, named[0], how, "warning")
 
 
@@ -215,5 +216,40 @@ def run(strategy, local):
     server = Server.remote()
     server.start.remote(strategy)
     return engine.ready(strategy) == True
+""",
+    # what is asked here belongs to a handle that an object gives which stands for several
+    """
+import ray
+
+
+class Handle:
+    def __init__(self, references):
+        self.references = references
+
+    async def gathered(self):
+        return await self.references
+
+
+class Group:
+    def __init__(self, actors, names):
+        self.actors = actors
+        for name in names:
+            setattr(self, name, self.calling(name))
+
+    def calling(self, name):
+        return lambda *given: Handle([getattr(actor, name).remote(*given) for actor in self.actors])
+
+
+class Engine:
+    async def generate_rows(self, prompts):
+        return [prompts]
+
+
+class Router:
+    def __init__(self, engines, strategy):
+        self.engines, self.strategy = engines, strategy
+
+    async def answer(self, prompts):
+        return await self.engines.generate_rows(prompts).gathered()
 """,
 )

@@ -6,7 +6,9 @@ What it does
     method that somebody calls, a plain method in the place of a coroutine that somebody awaits (of `__call__` always),
     and a coroutine in the place of a plain method that nobody awaits. Silent about methods that hand on what another
     call gives (it may be awaitable), that only raise, and in tests. What a method calls on its own object counts where
-    objects of the overriding class run that method; what is called of an actor (`.remote()`) is awaited in any case.
+    objects of the overriding class run that method; what is called of an actor (`.remote()`) is awaited
+    in any case, and so is what an object calls that stands for several: its result is asked for a method which other
+    classes of the project have than those that the method gives.
 
 Why is this bad
     Who goes through the base gets the other kind: a bound method that is true in every condition, TypeError for calling
@@ -23,6 +25,8 @@ from collections.abc import Iterator
 from validator.analysis.interfaces.members import method_of, own_object
 from validator.definitions import ClassDef, Method
 from validator.finding import Finding, Related
+from validator.flow.queries.base import Queries
+from validator.flow.queries.other_results import OtherResults
 from validator.flow.queries.outside_program import is_test
 from validator.project import Project
 from validator.rule import Rule
@@ -67,12 +71,26 @@ def _differs(project: Project, method: Method, base: Method) -> str:
 
 def _uses(project: Project, method: Method) -> Iterator[str]:
     """How the results of the calls that may reach an override are used: `super().name()` never does."""
+    others = _handles(project, method)
     for function, call in project.calls(method.name):
+        if (function.path, call.at[:2]) in others:
+            continue
         if call.receiver in ("", "super()") or call.target.endswith(".remote") or is_test(function.path):
             continue
         outer = method_of(function)
         if call.receiver != own_object(outer) or _runs(method, outer):
             yield call.use or "value"
+
+
+def _handles(project: Project, method: Method) -> set[tuple[str, tuple[int, int]]]:
+    """Where calls by the name of a method give another object than it does: they are of one that stands for others."""
+    if not method.facts.is_async:
+        return set()
+    results, calls = (
+        project.analysis(OtherResults),
+        project.analysis(Queries).called_in_program(frozenset({method.name})),
+    )
+    return {(call.unit.path, call.at[:2]) for call in calls if results.are_of_others(call, [method])}
 
 
 def _runs(method: Method, function: Method) -> bool:
@@ -205,5 +223,47 @@ class Actor(Engine):
 
 def main(strategy, path):
     return Actor.remote(path), Loaded(path), strategy.rank
+""",
+    # an object that stands for several actors gives a handle, whatever it is annotated as
+    """
+import ray
+import torch.distributed as dist
+
+
+class Handle:
+    def __init__(self, references):
+        self.references = references
+
+    def wait(self):
+        return ray.get(self.references)
+
+
+class Group:
+    def __init__(self, actors, names):
+        self.actors = actors
+        for name in names:
+            setattr(self, name, self.calling(name))
+
+    def calling(self, name):
+        return lambda *given: Handle([getattr(actor, name).remote(*given) for actor in self.actors])
+
+
+class Trainer:
+    def fit(self, strategy):
+        return {"rank": strategy.rank}
+
+
+class Waiting(Trainer):
+    async def fit(self, strategy):
+        return {"rank": strategy.rank}
+
+
+class Runner:
+    def __init__(self, trainer: Trainer):
+        self.trainer = trainer
+
+    def run(self, strategy):
+        handle: Handle = self.trainer.fit(strategy)
+        return handle.wait()
 """,
 )
