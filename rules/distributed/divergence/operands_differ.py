@@ -8,7 +8,8 @@ What it does
     `double()`), it is made of a container into which some ranks alone have put something, or its type is chosen by the
     rank; and `broadcast_object_list` with lists of different length, which ranks choose by who they are. What samples
     hold differs only between ranks of a group that have other ones, so not along tensor, context and pipeline
-    parallelism. Ranks that first agree on a size (a reduction of the lengths) are silent, and tensors whose shape is asserted.
+    parallelism. Ranks that first agree on a size (a reduction of the lengths) are silent, and tensors whose shape is
+    asserted.
 
 Why is this bad
     These collectives expect as many bytes from every rank and ask nobody. NCCL hangs, or adds up what does not belong

@@ -108,10 +108,11 @@ def _equalizes(call: Place) -> bool:
 
 
 def _by_rank(call: Place) -> Causes:
-    """By which ranks differ in coming to a call, where a test around it asks who they are."""
-    if not any(asks_for_rank(test) for test in call.tests_inside):
-        return NONE
-    return only(call.around(), "rank", "member")
+    """By which ranks differ in coming to a call, where a test around it asks who they are. That some objects of a class
+    hold what differs says nothing of those that are asked here: it is certain, or the test names the rank itself."""
+    asking = [test for test in call.tests_inside if asks_for_rank(test)]
+    causes = only(call.around(), "rank", "member") if asking else NONE
+    return causes if any(c.sure for c in causes) or any(test.named_rank() for test in asking) else NONE
 
 
 def _trains_everywhere(queries: Queries, unit: Unit) -> bool:
@@ -294,5 +295,48 @@ def main(batches):
         learner(batches, torch.nn.Linear(4, 4))
 
 main([torch.ones(4)])
+""",
+    # what each rank counts of its share, which only may differ between ranks
+    """
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+
+class Buffer:
+    def __init__(self, each):
+        self.first, self.each = dist.get_rank() * each, each
+        self.clear()
+
+    def clear(self):
+        self.rows, self.size = [], 0
+
+    def add(self, rows):
+        for index, row in enumerate(rows):
+            if self.first <= index < self.first + self.each:
+                self.rows.append(row)
+                self.size += 1
+
+    def is_ready(self, wanted):
+        return self.size >= wanted
+
+class Trainer:
+    def __init__(self, module, each, ratio):
+        self.model, self.buffer, self.ratio, self.steps = DDP(module), Buffer(each), ratio, 0
+        self.optimizer = torch.optim.Adam(self.model.parameters())
+        self.other_optimizer = torch.optim.Adam(self.model.parameters())
+
+    def receive(self, rows):
+        self.buffer.add(rows)
+
+    def run(self, batches):
+        both = self.buffer.is_ready(1000)
+        for batch in batches:
+            self.model(batch).mean().backward()
+            self.optimizer.step()
+            if self.steps % self.ratio == 0 and both:
+                self.other_optimizer.zero_grad()
+                self.model(batch).square().mean().backward()
+                self.other_optimizer.step()
+            self.steps += 1
 """,
 ]

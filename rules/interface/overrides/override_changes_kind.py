@@ -265,5 +265,12 @@ class Runner:
     def run(self, strategy):
         handle: Handle = self.trainer.fit(strategy)
         return handle.wait()
+
+    def run_if(self, strategy, wanted):
+        if wanted:
+            handle = self.trainer.fit(strategy)
+        else:
+            handle = Handle([])
+        return handle.wait()
 """,
 )

@@ -370,10 +370,10 @@ class Place(NamedTuple):
         vals, blocks = self.result.vals, self.unit.code.blocks
         for branch in self.unit.control.deciding(self.value.block) - but:
             test = self.flow.close(Val(v=truth_of(vals[blocks[branch].end[1]])), self.unit).v
-            found |= NONE if UNIFORM in test else test or self.value_at(blocks[branch].end[1])._named_rank()
+            found |= NONE if UNIFORM in test else test or self.value_at(blocks[branch].end[1]).named_rank()
         return found
 
-    def _named_rank(self) -> Causes:
+    def named_rank(self) -> Causes:
         """What a condition likely depends on that asks for something by the name of a rank of which nothing is known:
         an actor's own, say, which another process makes from a class that is handed on."""
         compared = self.value.args if self.value.op == "compare" else (self.number,)

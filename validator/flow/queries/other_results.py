@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from types import CoroutineType
 
@@ -34,7 +34,7 @@ class OtherResults:
     def are_of_others(self, call: Place, methods: Iterable[Method]) -> bool:
         """Whether the result of a call is called by a method that classes of the project have, none of which coroutines
         of that name give when they are awaited: an object that stands for others has a method of that name, too."""
-        asked = {str(user.value.data) for user in call.users if user.value.op == "attr" and user.is_called}
+        asked = {str(user.value.data) for user in _users(call) if user.value.op == "attr" and user.is_called}
         had = [self._having[name] for name in asked - _COMMON if name in self._having]
         return bool(had) and all(given.isdisjoint(classes) for classes in had for given in map(self._given, methods))
 
@@ -43,6 +43,17 @@ class OtherResults:
         unit = self.flow.unit_of(method)
         returned = self.flow.close(self.flow.result(unit).returned, unit).each if unit is not None else ()
         return {above for o in returned if o[0] in ("inst", "self") for above in o[1].mro}
+
+
+def _users(call: Place) -> Iterator[Place]:
+    """The users of a result, also behind variables that hold it or something else."""
+    stack, seen = [call], {call}
+    while stack:
+        for user in stack.pop().taken_by:
+            yield user
+            if user.value.op in ("phi", "mut") and user not in seen:
+                seen.add(user)
+                stack.append(user)
 
 
 __all__ = ["OtherResults"]
