@@ -70,8 +70,8 @@ def _own_name(folder: Place) -> Place | None:
     """What each process has for itself, of which the name of a folder is made; None where all have the same."""
     seen, queue = {(folder.unit, folder.number)}, [folder]
     for place in queue:
-        if UNIFORM in place.val.v:
-            continue
+        if UNIFORM in place.val.v or is_aside(place.unit.path):
+            continue  # what a test names is no folder of the program
         if _is_own(place):
             return place
         for each in _before(place):
@@ -235,5 +235,31 @@ def main(args, data):
         accelerator.backward(model(**batch).loss)
         step += 1
         accelerator.save_state(os.path.join(args.folder, f"step_{step}"))
+""",
+    # a test, which runs as one process, names another folder than the program does
+    """# file: trainer.py
+from dataclasses import dataclass
+from accelerate import Accelerator
+
+@dataclass
+class Config:
+    folder: str = "out"
+
+class Trainer:
+    def __init__(self, config: Config, model):
+        self.config, self.accelerator = config, Accelerator()
+        self.model = self.accelerator.prepare(model)
+
+    def save(self, folder=None):
+        self.accelerator.save_state(folder or self.config.folder)
+# file: tests/test_trainer.py
+import tempfile
+from trainer import Config, Trainer
+
+def test_save(model):
+    with tempfile.TemporaryDirectory() as folder:
+        config = Config()
+        config.folder = folder
+        Trainer(config, model).save()
 """,
 )

@@ -4,7 +4,8 @@ What it does
     Reports `torch.nn.utils.clip_grad_norm_(model.parameters(), …)` of a model that was wrapped in
     `FullyShardedDataParallel`, wherever that was (a warning where it is on some ways of the program), and in a class
     (or, outside classes, a file) that wraps its models and never calls the wrapper's own `clip_grad_norm_`. Silent
-    where a condition asks for FSDP or for that method. FSDP2 (`fully_shard`) is right with torch's function.
+    where a condition asks for FSDP, for that method or for the strategy by which FSDP shards: with `NO_SHARD` gradients
+    are whole. FSDP2 (`fully_shard`) is right with torch's function.
 
 Why is this bad
     Each rank holds a part of every gradient and computes the norm of that part alone: every rank scales by another
@@ -34,7 +35,10 @@ _WRAPPER = (
     "torch.distributed.fsdp.fully_sharded_data_parallel.FullyShardedDataParallel",
 )
 _CLIP = ("torch.nn.utils.clip_grad_norm_", "torch.nn.utils.clip_grad.clip_grad_norm_")
-_ASKED = ("fsdp", "isinstance", "clip_grad_norm_", "no_shard", "ddp")
+_ASKED = (
+    "fsdp", "isinstance", "clip_grad_norm_", "no_shard", "ddp", "sharded_strategy", "sharding_strategy",
+    "shardingstrategy",
+)  # fmt: skip
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -179,5 +183,22 @@ class FSDP2Strategy:
     def optimizer_step(self, optimizer, model):
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
+""",
+    # no part of the model is sharded here, so that gradients are whole
+    """
+import torch
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+
+
+class FSDPStrategy:
+    def prepare(self, model):
+        return FSDP(model)
+
+    def clip(self, model, limit):
+        handles = model._all_handles
+        whole = all(not handle.uses_sharded_strategy for handle in handles)
+        if whole:
+            return torch.nn.utils.clip_grad_norm_(model.parameters(), limit).item()
+        return self.norm_over_ranks(model)
 """,
 )

@@ -7,7 +7,9 @@ What it does
     sizes in the function, in its class or in a function that checks the configuration makes it silent, and so does
     rounding up, ranks that are arranged in as many rows (`reshape`), sizes that divide by what they are (of a group
     that stands, of one node, `gcd`), and a batch that is taken anew as what is trained; a test under a condition that
-    is about something else does not. A note where the program writes out all sizes but the number of ranks.
+    is about something else does not. So do both batch sizes among the settings that the class gives DeepSpeed, which
+    asserts this itself, and a number of micro-batches that only methods read which nobody calls. A note where the
+    program writes out all sizes but the number of ranks.
 
 Why is this bad
     Six GPUs with a ring of four give a mesh of four: two ranks are in no group, and the job hangs or trains a model of
@@ -24,6 +26,7 @@ import ast
 from collections.abc import Iterator
 
 from validator.analysis.bindings import own_nodes
+from validator.analysis.sizes.batch_counts import is_divided_by_deepspeed, is_read
 from validator.analysis.sizes.dimensions import MODEL_PARALLEL, Size, tag_of
 from validator.analysis.sizes.meshes import Meshes
 from validator.analysis.sizes.quotients import Check, Quotient, Quotients, factors
@@ -48,7 +51,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         if _divides_ranks(project, row):
             if not _covered(quotients.around(row), row.size):
                 yield _report(row, "world-divisible", "the ranks of the job", "ranks are left out of every group")
-        elif _counts_micro_batches(row.size) and not _batch_checked(quotients.around(row)):
+        elif _counts_micro_batches(row.size) and _is_lost(project, row) and not _batch_checked(quotients.around(row)):
             yield _report(row, "train-batch-divisible", "the batch", "the rest of every batch is not trained")
 
 
@@ -155,6 +158,11 @@ def _covered(checks: list[Check], size: Size) -> bool:
 
 def _counts_micro_batches(size: Size) -> bool:
     return "batch" in size.tags and "micro" in size.under_tags and (size.below("world") or size.below("dp"))
+
+
+def _is_lost(project: Project, row: Quotient) -> bool:
+    """Whether something is trained by a number of micro-batches, and DeepSpeed does not check what it is made of."""
+    return is_read(project, row) and not is_divided_by_deepspeed(row)
 
 
 def _batch_checked(checks: list[Check]) -> bool:
@@ -349,5 +357,45 @@ class Groups:
         self.steps = train_batch_size // (micro_batch_size * world_size)
         self.train_batch_size = self.steps * micro_batch_size * world_size
         print(f"training {self.train_batch_size} of {train_batch_size}")
+""",
+    # DeepSpeed is given both numbers, and asserts the rest itself
+    """
+import deepspeed
+import torch.distributed as dist
+
+class Strategy:
+    def __init__(self, train_batch_size, micro_train_batch_size):
+        self.train_batch_size, self.micro_train_batch_size = train_batch_size, micro_train_batch_size
+
+    def setup(self):
+        self.world_size = dist.get_world_size()
+        self.accumulated_gradient = self.train_batch_size // self.micro_train_batch_size // self.world_size
+
+    def prepare(self, model, config):
+        config["train_micro_batch_size_per_gpu"] = self.micro_train_batch_size
+        config["train_batch_size"] = self.train_batch_size
+        return deepspeed.initialize(model=model, config=config)[0]
+
+    def is_step(self, number):
+        return number % self.accumulated_gradient == 0
+
+def train(strategy, batches):
+    return [strategy.is_step(number) for number, _ in enumerate(batches)]
+""",
+    # only what nobody calls reads the number
+    """
+import torch.distributed as dist
+
+class Strategy:
+    def __init__(self, train_batch_size, micro_train_batch_size):
+        self.train_batch_size, self.micro_train_batch_size = train_batch_size, micro_train_batch_size
+
+    def setup(self):
+        self.world_size = dist.get_world_size()
+        self.accumulated_gradient = self.train_batch_size // self.micro_train_batch_size // self.world_size
+
+    def average(self, number, values):
+        if number % self.accumulated_gradient == 0:
+            values.clear()
 """,
 ]
