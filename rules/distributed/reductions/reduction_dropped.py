@@ -184,7 +184,7 @@ def _is_own_reading(place: Place) -> bool:
         return place.value.op in ("binary", "compare")
     calls = place.users
     called = bool(calls) and all(user.value.op == "call" and user.value.args[0] == place.number for user in calls)
-    return called and place.value.data not in shared
+    return called and place.value.data not in shared and not str(place.value.data).endswith("_")  # in place
 
 
 def _is_for_nothing_else(call: Place, made: Place) -> bool:
