@@ -214,4 +214,29 @@ def choose(model, loader, is_parallel):
         else:
             loss.backward()
 """,
+    # another caller of the loss has an accelerator
+    """
+import torch
+from accelerate import Accelerator
+
+def preference(chosen, rejected):
+    return -(chosen - rejected).sigmoid().log().mean()
+
+class Own:
+    def __init__(self, model):
+        self.model = model
+
+    def train(self, batches, optimizer):
+        for chosen, rejected in batches:
+            loss = preference(self.model(chosen), self.model(rejected))
+            (loss / len(batches)).backward()
+            optimizer.step()
+
+def main(model, optimizer, loader):
+    accelerator = Accelerator()
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    for chosen, rejected in loader:
+        accelerator.backward(preference(model(chosen), model(rejected)))
+        optimizer.step()
+""",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.origins import sources
+from validator.flow.queries.origins import passed_from, sources
 from validator.project import Project
 
 # Instructions whose result has the gradients of all their operands.
@@ -58,14 +58,31 @@ class Trained:
 
     def _calls(self, loss: Place) -> Iterator[Place]:
         queue, seen = [loss], {loss}
+        entered: dict[Unit, list[Place]] = {}  # by function the calls of it through which the gradient has come
+        asked: dict[Unit, list[Place]] = {}  # the parameters of functions that it has come to
         for place in queue:
+            before: list[Place] = []
             if place.value.op == "call":
                 if _is_cut(place):
                     continue
                 yield place
-            fresh = [root for root in dict.fromkeys(self._roots_before(place)) if root not in seen]
+                for unit in self.queries.targets(place):
+                    entered.setdefault(unit, []).append(place)
+                    before += (passed_from(place, parameter).root for parameter in asked.get(unit, ()))
+            if place.value.op == "param":
+                asked.setdefault(place.unit, []).append(place)
+            before += self._passed(place, entered) or self._roots_before(place)
+            fresh = [root for root in dict.fromkeys(before) if root not in seen]
             seen.update(fresh)
             queue += fresh
+
+    @staticmethod
+    def _passed(place: Place, entered: dict[Unit, list[Place]]) -> list[Place]:
+        """What the calls pass for a parameter through which the gradient has come: it goes back to no others."""
+        if place.value.op != "param":
+            return []
+        passed = [passed_from(call, place).root for call in entered.get(place.unit, ())]
+        return passed if place not in passed else []
 
     def _roots_before(self, place: Place) -> tuple[Place, ...]:
         known = self._steps.get(place)
