@@ -70,11 +70,12 @@ class Decisions:
 
     def _of_pair(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Decided]:
         for before, now in _counterparts(old, new, edits):
-            was = (self._place(self.change.before, pair.old, before, part) for part in _asked(before.node))
-            shared = [call for place in was if place is not None for call in _sources(place) if self._gave_all(call)]
+            asked = (self._place(self.change.before, pair.old, before, part) for part in _asked(before.node))
+            was = [place for place in asked if place is not None]
+            shared = [call for place in was for call in _sources(place) if self._gave_all(call)]
             for part in _asked(now.node) if shared else ():
                 place = self._place(self.change.after, pair.new, now, part)
-                if place is None or self._is_of_all(place):
+                if place is None or self._is_of_all(place) or any(_spelled(each) == _spelled(place) for each in was):
                     continue
                 by = next((call for call in shared if _is_made_of_given(place, call)), None)
                 severity = self._severity(pair, now, by, edits) if by is not None else None
@@ -136,6 +137,11 @@ class Decisions:
         )
         at = pair.new.module.source_text.at(part)
         return Decided(pair, at, max(near, default=now.node.lineno), said, by.text, "warning")
+
+
+def _spelled(place: Place) -> frozenset[str]:
+    """How all is written of which a value is made."""
+    return frozenset(each.text for each in place.sources)
 
 
 def _counterparts(
