@@ -26,6 +26,7 @@ from collections.abc import Iterable, Iterator
 from validator.domains.axes import LOCAL, NODE, SOME, WHOLE, Axes, axes_of, meets
 from validator.domains.spmd import Causes, only
 from validator.effects.divergence import Divergences
+from validator.effects.evidence import asks_for_rank
 from validator.effects.files import Access, Files, reaches
 from validator.effects.trace import Traces
 from validator.finding import Finding, Related
@@ -99,12 +100,21 @@ def _not_written(name: str, writes: list[Access], reads: list[Access]) -> Findin
 def _leaves_out(write: Access) -> bool:
     """Whether a test around a write tells apart the ranks that have files of their own. Coordinates that are computed
     from one number are told apart by their names; one of a known axis is what it is, whatever it is called."""
+    if not _is_by_rank(write):
+        return False
     pairs = [(test, own) for test in _tests(write) for own in write.apart if meets(test.axis, frozenset({own.axis}))]
     if any(test.axis == own.axis and test.sure and own.sure and own.axis not in _WHOLLY for test, own in pairs):
         return True
     said = _coordinates(piece.text for piece in write.path if piece.kind == "text")
     asked = _coordinates(part.hint for test in write.place.tests for part in test.parts)
     return bool(pairs) and not (said and asked and said.isdisjoint(asked))
+
+
+def _is_by_rank(write: Access) -> bool:
+    """Whether a test around a write, or around the calls of its function, asks who the process is: that there is
+    something to write is another question, though ranks may have come to it by their numbers."""
+    called = write.place.flow.solver.settled(("under", write.place.unit)).v
+    return bool(only(called, "rank", "member")) or any(map(asks_for_rank, write.place.tests))
 
 
 def _coordinates(names: Iterable[str]) -> Axes:
@@ -581,5 +591,31 @@ def share(table, folder):
     helpers.synchronize()
     with open(path) as file:
         return json.load(file)
+""",
+    # who has nothing to write is asked, not who the process is: each rank has eight rows
+    """
+import torch
+import torch.distributed as dist
+
+class Buffer:
+    def __init__(self, folder, saves):
+        self.folder, self.saves, self.known = folder, saves, {}
+        self.rank = dist.get_rank()
+
+    def add(self, rows):
+        if not rows:
+            return
+        for row in rows:
+            self.known[self.rank] = row
+        if self.saves:
+            torch.save(self.known, f"{self.folder}/rows_{self.rank}.pt")
+
+    def load(self):
+        self.known = torch.load(f"{self.folder}/rows_{self.rank}.pt", weights_only=True)
+
+def main(buffer: Buffer, rows):
+    mine = rows[dist.get_rank() * 8 : dist.get_rank() * 8 + 8]
+    buffer.add(mine)
+    buffer.load()
 """,
 ]
