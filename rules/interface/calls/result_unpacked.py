@@ -30,6 +30,7 @@ from validator.flow.foreign import is_unknown
 from validator.flow.objects import is_passed
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.values.excluded_constants import is_excluded
 from validator.flow.values import NONE_OBJ, Obj
 from validator.project import Project
 from validator.rule import Rule
@@ -52,7 +53,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             if keys := _keys(source, wanted):
                 yield _of_dictionary(queries, source, keys)
                 continue
-            lengths = _lengths(source)
+            lengths = _lengths(source) if not _is_of_excluded(source) else []
             if place.is_tried:
                 if lengths and wanted not in lengths and star < 0 and not _is_partly_known(queries, source):
                     yield _report(queries, source, lengths, wanted, "warning")
@@ -102,6 +103,13 @@ def _lengths(source: Place) -> list[int]:
     """The lengths that a tuple may have; none where it may be something else, or a list that something is added to."""
     lengths = {_length(o) for o in source.closed.objs - {NONE_OBJ}}
     return sorted(n for n in lengths if n) if all(lengths) else []
+
+
+def _is_of_excluded(source: Place) -> bool:
+    """Whether a text is split of which nothing is known but what it is not."""
+    root = source.root
+    receiver = root.receiver if root.value.op == "call" else None
+    return receiver is not None and is_excluded(receiver)
 
 
 def _length(o: Obj) -> int | None:
@@ -789,5 +797,33 @@ def main(kind, rows, train):
             batch = batch["texts"], batch["labels"]
         texts, labels = batch
         train(texts, labels)
+""",
+    # nothing is known of a text but that it is not this one, which the list lacks here
+    """
+def weight(current, items: list[str]):
+    if "all" in items:
+        items = [item for item in items if item != "all"]
+        for item in items:
+            name, value = item.split(":")
+            if name == current:
+                return float(value)
+        return 1.0
+    for item in items:
+        name, value = item.split(":")
+        if name == current:
+            return float(value)
+    return 0.0
+
+class Data:
+    def __init__(self, strategy, items: list[str] | None = None):
+        if items is None:
+            items = ["all"]
+        self.items, self.strategy = items, strategy
+
+    def __getitem__(self, index):
+        return weight(index, self.items)
+
+def main(strategy):
+    return Data(strategy)[0]
 """,
 )

@@ -1,0 +1,59 @@
+"""Constants that a value is not where it stands: tests have found that it is another one, or that its list lacks them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from validator.flow.queries.base import Place
+
+
+def is_excluded(place: Place) -> bool:
+    """Whether tests exclude all that is known of a value: each of the constants that it may be."""
+    known = place.closed.each
+    if not known or any(o[0] != "const" for o in known):
+        return False
+    excluded = list(_excluded(place.root))
+    return all(any(type(o[2]) is type(each) and o[2] == each for each in excluded) for o in known)
+
+
+def _excluded(place: Place) -> Iterator[Any]:
+    """The constants that a value is not: by what holds where it stands, and by how its list was made."""
+    yield from _by_tests(place, place.settled_tests)
+    gone_through = place.iterable
+    if gone_through is None:
+        return
+    elements = gone_through.root
+    yield from _lacking(elements, place.settled_tests)
+    if elements.value.op == "collect" and elements.value.data[1] == 1:
+        element = elements.operand(0).root
+        conditions = elements.value.args[elements.value.data[1] + elements.value.data[2] :]
+        yield from _by_tests(element, ((elements.value_at(number), True) for number in conditions))
+        yield from _excluded(element)
+
+
+def _by_tests(place: Place, tests: Iterator[tuple[Place, bool]]) -> Iterator[Any]:
+    """The constants with which a value has been compared that it is not."""
+    for test, outcome in tests:
+        asked, holds = test.asserted(outcome)
+        if asked.value.op == "compare" and asked.operand(0).root == place:
+            if asked.value.data == ("NotEq" if holds else "Eq"):
+                yield from _constant(asked.operand(1))
+
+
+def _lacking(elements: Place, tests: Iterator[tuple[Place, bool]]) -> Iterator[Any]:
+    """The constants of which a test has found that they are not among some elements."""
+    for test, outcome in tests:
+        asked, holds = test.asserted(outcome)
+        if asked.value.op == "compare" and asked.operand(1).root == elements:
+            if asked.value.data == ("NotIn" if holds else "In"):
+                yield from _constant(asked.operand(0))
+
+
+def _constant(place: Place) -> Iterator[Any]:
+    """The constant that a value is, if it is one."""
+    known = place.val.each
+    yield from (o[2] for o in known if len(known) == 1 and o[0] == "const")
+
+
+__all__ = ["is_excluded"]
