@@ -1,4 +1,4 @@
-"""Constants that a value is not where it stands: tests have found that it is another one, or that its list lacks them."""
+"""Constants that a value is not where it stands: tests have found that it is another one, or its list lacks them."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def _by_tests(place: Place, tests: Iterator[tuple[Place, bool]]) -> Iterator[Any
     """The constants with which a value has been compared that it is not."""
     for test, outcome in tests:
         asked, holds = test.asserted(outcome)
-        if asked.value.op == "compare" and asked.operand(0).root == place:
-            if asked.value.data == ("NotEq" if holds else "Eq"):
-                yield from _constant(asked.operand(1))
+        differs = asked.value.op == "compare" and asked.value.data == ("NotEq" if holds else "Eq")
+        if differs and asked.operand(0).root == place:
+            yield from _constant(asked.operand(1))
 
 
 def _lacking(elements: Place, tests: Iterator[tuple[Place, bool]]) -> Iterator[Any]:
     """The constants of which a test has found that they are not among some elements."""
     for test, outcome in tests:
         asked, holds = test.asserted(outcome)
-        if asked.value.op == "compare" and asked.operand(1).root == elements:
-            if asked.value.data == ("NotIn" if holds else "In"):
-                yield from _constant(asked.operand(0))
+        lacks = asked.value.op == "compare" and asked.value.data == ("NotIn" if holds else "In")
+        if lacks and asked.operand(1).root == elements:
+            yield from _constant(asked.operand(0))
 
 
 def _constant(place: Place) -> Iterator[Any]:
