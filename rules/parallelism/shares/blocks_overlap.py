@@ -5,7 +5,7 @@ What it does
     group of workers takes a block of ranks that begins there. Reports a loop over such groups that gives each a
     beginning one after the other (`i + 1`), in a call that is also given the number of all ranks as a product of two
     sizes (`engines * tensor_parallel_size + 1`). Methods that hand the parameter on under the same name are followed,
-    also through Ray.
+    also through Ray, and on objects of which nothing but the name of the method is known.
 
 Why is this bad
     With more than one worker in a group two workers take the same rank and the last ranks are nobody's: the group is
@@ -36,7 +36,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     told: set[Place] = set()
     for adding, parameter in _beginnings(queries):
         for handed in _under_same_name(queries, parameter):
-            for call, given in passing(handed):
+            for call, given in (*passing(handed), *_by_name(queries, handed)):
                 total = _total(call, given) if given is not None and call not in told else None
                 if given is not None and total is not None and not is_test(call.unit.path):
                     told.add(call)
@@ -63,6 +63,19 @@ def _under_same_name(queries: Queries, parameter: Place) -> Iterator[Place]:
         for place in queries.values(each, "param") if each.name == unit.name else ():
             if place.hint == name:
                 yield place
+
+
+def _by_name(queries: Queries, parameter: Place) -> Iterator[tuple[Place, Place | None]]:
+    """The calls by the name of a method on objects of which nothing is known, also through Ray, with what they pass."""
+    unit, position = parameter.unit, parameter.value.data[0] - 1
+    for each in queries.mentioning(unit.name) if unit.has_receiver else ():
+        for call in queries.calls_in(each):
+            callee = call.operand(0).root
+            asked = callee.operand(0).root if call.method == "remote" and callee.value.op == "attr" else callee
+            site = call.result.sites.get(call.number)
+            named = asked.value.op == "attr" and asked.value.data == unit.name and (site is None or not site.targets)
+            if named and not any(o[0] == "ext" and o[1][0] != "~" for o in asked.operand(0).closed.each):
+                yield call, call.argument(parameter.hint, position)
 
 
 def _total(call: Place, given: Place) -> Place | None:
@@ -153,11 +166,20 @@ class Trainer:
         ]
 """
 
+_GIVEN = (
+    _WORKER.replace("def connect(self, address, port)", "def connect(self, engines, address, port)")
+    .replace("enumerate(self.engines)", "enumerate(engines)")
+    .replace("        self.engines = [Engine.remote() for _ in range(args.engines)]\n", "")
+    .replace("{world_size}", "world_size")
+)
+
 INCORRECT = (
     _WORKER.replace("{begin}", "i + 1").replace("{world_size}", "world_size").replace("{mark}", "  # error: MP443"),
+    _GIVEN.replace("{begin}", "i + 1").replace("{mark}", "  # error: MP443"),
 )
 
 CORRECT = (
     _WORKER.replace("{begin}", "i * workers + 1").replace("{world_size}", "world_size").replace("{mark}", ""),
     _WORKER.replace("{begin}", "i + 1").replace("{world_size}", "self.args.engines + 1").replace("{mark}", ""),
+    _GIVEN.replace("{begin}", "workers * i + 1").replace("{mark}", ""),
 )
