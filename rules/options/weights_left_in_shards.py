@@ -4,7 +4,8 @@ What it does
     Takes the DeepSpeed file of `TrainingArguments` (also of a class that trl derives from it, and of command lines of
     programs whose options are its fields) with stage 3 and without `stage3_gather_16bit_weights_on_model_save`, or with
     false, where the project calls `save_model` of a Trainer. So it is with a file for `accelerate launch` with
-    `zero_stage: 3` and `zero3_save_16bit_model: false` where the project asks an Accelerator for `get_state_dict`.
+    `zero_stage: 3` and `zero3_save_16bit_model: false`, or with such a file of DeepSpeed, where the project asks an
+    Accelerator for `get_state_dict`.
     Silent where code, a script or a text of the project speaks of what puts the shards together (`zero_to_fp32`).
 
 Why is this bad
@@ -23,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rules.launch._reading.files import Files
+from validator.analysis.commands.launch import Launches
 from validator.analysis.options.training_arguments import Said, TrainingArguments
 from validator.facts.config_files import Setting, Settings
 from validator.finding import Finding, Related
@@ -40,7 +42,7 @@ RULE = Rule(
 
 _ZERO, _STAGE = "zero_optimization", "stage"
 _GATHERING = ("stage3_gather_16bit_weights_on_model_save", "stage3_gather_fp16_weights_on_model_save")
-_LAUNCHED, _SAVING = ("deepspeed_config",), "zero3_save_16bit_model"
+_LAUNCHED, _SAVING, _FILE = ("deepspeed_config",), "zero3_save_16bit_model", "deepspeed_config_file"
 _JOINING = (b"zero_to_fp32", b"from_zero_checkpoint")  # names of what puts the shards together
 
 
@@ -67,19 +69,35 @@ def _of_trainers(project: Project, saving: Place) -> Iterator[Finding]:
 
 def _of_launches(project: Project, gathering: Place) -> Iterator[Finding]:
     """The files of `accelerate launch` under which a state dict cannot be gathered."""
+    files, found = Files(project), dict[str, tuple[str, Setting]]()
     for path, settings in project.analysis(Filled).files.items():
         stage, told = settings.get(*_LAUNCHED, "zero_stage"), settings.get(*_LAUNCHED, _SAVING)
-        if stage is None or stage.value != 3 or told is not None and told.value is not False or is_test(path):
-            continue
-        yield RULE.finding(
-            path,
-            (told or stage).at,
-            f"`{_SAVING}` is {'false' if told else 'left out'}: `{gathering.text}`{gathering.where} raises ValueError"
-            " where a program is launched with this file",
-            help=f"set `{_SAVING}: true`, or say how the shards are put together (`zero_to_fp32.py`)",
-            related=[Related(gathering.unit.path, gathering.at[0], "the weights are asked for here")],
-            context=f"{path}:{_SAVING}",
+        if stage is not None and stage.value == 3 and (told is None or told.value is False):
+            found.setdefault(path, (_SAVING, told or stage))
+        named = settings.get(*_LAUNCHED, _FILE)
+        _add(found, files.by_path(str(named.value), path) if named is not None else None)
+    for launch in project.analysis(Launches).all:
+        option = launch.launcher_option(_FILE)
+        _add(
+            found, files.by_path(option.text, launch.path, launch.home) if option is not None and option.known else None
         )
+    for path, (name, setting) in found.items():
+        if not is_test(path):
+            yield RULE.finding(
+                path,
+                setting.at,
+                f"`{name}` is {'false' if setting.value is False else 'left out'}: `{gathering.text}`{gathering.where}"
+                " raises ValueError where a program is launched with this file",
+                help=f"set `{name}` to true, or say how the shards are put together (`zero_to_fp32.py`)",
+                related=[Related(gathering.unit.path, gathering.at[0], "the weights are asked for here")],
+                context=f"{path}:{name}",
+            )
+
+
+def _add(found: dict[str, tuple[str, Setting]], file: tuple[str, Settings] | None) -> None:
+    """A file of DeepSpeed that a launcher is given."""
+    if file is not None and (setting := _left(file[1])) is not None:
+        found.setdefault(file[0], (_GATHERING[0], setting))
 
 
 def _saving(queries: Queries) -> Place | None:
@@ -203,6 +221,16 @@ deepspeed_config:
 num_processes: 8
 """
 
+_COMMAND = """# file: run.sh
+accelerate launch --use_deepspeed --deepspeed_config_file ds/zero3.json train.py
+# file: ds/zero3.json
+{
+  "zero_optimization": {
+    "stage": 3{mark}
+  }
+}
+"""
+
 INCORRECT = (
     _TRAIN.replace(
         "{ZERO}",
@@ -211,6 +239,7 @@ INCORRECT = (
     ),
     _CALL.replace("{mark}", "  # error: MP328"),
     _LAUNCH.format(stage=3, saves="false  # error: MP328"),
+    _LAUNCH.format(stage=3, saves="true") + _COMMAND.replace("{mark}", "  # error: MP328"),
 )
 
 CORRECT = (
