@@ -19,6 +19,8 @@ REDUCED = "reduced"  # no axis: the group, whichever it is, of the collective th
 Axes = frozenset[str]
 WHOLE: Axes = frozenset({WORLD})
 SOME: Axes = frozenset({UNKNOWN})
+# Along these the ranks of one copy of the model are divided: they work on the same samples together.
+MODEL_PARALLEL: Axes = frozenset({"tp", "cp", "pp"})
 
 # Words as Megatron Core, torchtitan, DeepSpeed, verl, OpenRLHF and NeMo RL name their groups and mesh dimensions.
 _WORDS = {

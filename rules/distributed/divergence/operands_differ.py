@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.domains.axes import UNKNOWN, WORLD
+from validator.domains.axes import MODEL_PARALLEL, UNKNOWN, WORLD
 from validator.domains.spmd import NONE, Causes, only
 from validator.effects.divergence import Divergences
 from validator.finding import Finding
@@ -35,8 +35,6 @@ from validator.rule import Rule
 RULE = Rule(
     "MP519", "operands-differ", "warning", "0.1.0", tokens=("all_reduce", "gather", "broadcast", "reduce", "all_to_all")
 )
-
-_SHARING = frozenset({"tp", "cp", "pp"})  # axes along which ranks share their samples, or have as long parts of them
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -57,7 +55,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         grown = containers.behind(tensor)
         layout = tensor.closed.n | (grown.causes if grown is not None else NONE)
-        causes = apart(_of_samples(layout) if axes <= _SHARING else layout, axes)
+        causes = apart(_of_samples(layout) if axes <= MODEL_PARALLEL else layout, axes)
         if not causes or _by_rank(call, causes) or _is_asserted(tensor):
             continue
         yield RULE.finding(

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.definitions import ClassDef
-from validator.domains.axes import WHOLE, Axes, axes_of, of_parallelism
+from validator.domains.axes import MODEL_PARALLEL, WHOLE, Axes, axes_of, of_parallelism
 from validator.domains.spmd import only
 from validator.finding import Finding
 from validator.flow.calls.groups import axes_in
@@ -34,7 +34,6 @@ from validator.rule import Rule
 
 RULE = Rule("MP531", "sampler-over-world", "error", "0.1.0", tokens=("Sampler",))
 
-_SHARING: Axes = frozenset({"tp", "cp", "pp"})  # the axes whose ranks work on one batch together
 # Comparisons of a size, and how they come out where it is one.
 _ONE = frozenset({
     ("Eq", 1, True), ("NotEq", 1, False), ("Gt", 1, False), ("LtE", 1, True), ("Lt", 2, True), ("GtE", 2, False),
@@ -68,7 +67,7 @@ def check_project(project: Project) -> Iterator[Finding]:
 def _named_axes(queries: Queries, name: str) -> Axes:
     """The axes of which a name speaks whose ranks share a batch: not those of the engine that generates."""
     generating = queries.flow.models.likely["generating"]
-    return frozenset() if generating & set(name.lower().split("_")) else of_parallelism(name) & _SHARING
+    return frozenset() if generating & set(name.lower().split("_")) else of_parallelism(name) & MODEL_PARALLEL
 
 
 def _over_world(call: Place) -> bool:
@@ -100,7 +99,7 @@ def _counts_world(call: Place) -> bool:
     told = [place.hint for place in places] + [word for test in call.tests for word in test.words]
     if any(value.of("mesh") or value.of("group") for value in given):
         return False
-    if any((axes_of(name) | of_parallelism(name)) & _SHARING for name in told):
+    if any((axes_of(name) | of_parallelism(name)) & MODEL_PARALLEL for name in told):
         return False  # it may divide by them itself, or there is but one such rank here
     counted = [axes_in(o[1]) for value in given for o in value.of("size")]
     return bool(counted) and all(axes == WHOLE for axes in counted)
@@ -114,7 +113,7 @@ def _shared(queries: Queries, call: Place) -> tuple[dict[str, str], dict[str, st
         for number, value in enumerate(unit.code.values):
             place = Place(queries.flow, unit, number)
             if value.op in ("attr", "call", "item", "param"):
-                for axis in sorted(_axes(place) & _SHARING):
+                for axis in sorted(_axes(place) & MODEL_PARALLEL):
                     known.setdefault(axis, place.text)
             if value.op in ("attr", "param"):
                 for axis in sorted(_named_axes(queries, place.hint)):
@@ -153,7 +152,7 @@ def _of_one(queries: Queries, test: Place, holds: bool) -> Axes:
     if test.value.op != "compare" or (test.value.data, test.operand(1).val.constant(), holds) not in _ONE:
         return frozenset()
     counted = [part for part in test.operand(0).sources if part.value.op in ("attr", "param", "call", "name", "item")]
-    return frozenset().union(*(_axes(each) | _named_axes(queries, each.hint) for each in counted)) & _SHARING
+    return frozenset().union(*(_axes(each) | _named_axes(queries, each.hint) for each in counted)) & MODEL_PARALLEL
 
 
 def _gathered(queries: Queries) -> Axes:
@@ -161,7 +160,7 @@ def _gathered(queries: Queries) -> Axes:
     found: set[str] = set()
     for call in queries.collectives():
         group = call.argument("group")
-        axes = (call.group | _named_axes(queries, group.hint) if group is not None else call.group) & _SHARING
+        axes = (call.group | _named_axes(queries, group.hint) if group is not None else call.group) & MODEL_PARALLEL
         handing = any("gather" in o.name or "broadcast" in o.name for o in call.operations)
         if axes and handing and any(_is_of_batch(call.value_at(number)) for number in call.value.args[1:]):
             found |= axes

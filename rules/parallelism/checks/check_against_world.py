@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.sizes.dimensions import MODEL_PARALLEL, Dimensions
+from validator.analysis.sizes.dimensions import Dimensions
 from validator.analysis.sizes.quotients import Check, Quotients
+from validator.domains.axes import MODEL_PARALLEL
 from validator.finding import Finding
 from validator.project import Project
 from validator.rule import Rule

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.sizes.dimensions import MODEL_PARALLEL
 from validator.analysis.sizes.quotients import Check, Quotients
+from validator.domains.axes import MODEL_PARALLEL
 from validator.facts.model import Call
 from validator.finding import Finding, Related
 from validator.flow.objects import Objects

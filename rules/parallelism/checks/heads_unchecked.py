@@ -23,8 +23,8 @@ import re
 from collections.abc import Iterator
 
 from validator.analysis.bindings import own_nodes
-from validator.analysis.sizes.dimensions import MODEL_PARALLEL
 from validator.analysis.sizes.quotients import Quotient, Quotients
+from validator.domains.axes import MODEL_PARALLEL
 from validator.facts.model import Call
 from validator.facts.text import path_of
 from validator.finding import Finding

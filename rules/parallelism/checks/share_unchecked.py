@@ -25,7 +25,8 @@ from typing import NamedTuple
 
 from validator.analysis.bindings import Bindings, own_nodes
 from validator.analysis.places import text_of
-from validator.analysis.sizes.dimensions import MODEL_PARALLEL, Dimensions
+from validator.analysis.sizes.dimensions import Dimensions
+from validator.domains.axes import MODEL_PARALLEL
 from validator.facts.text import path_of
 from validator.finding import Finding
 from validator.flow.objects import Objects

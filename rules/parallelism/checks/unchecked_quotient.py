@@ -27,9 +27,10 @@ from collections.abc import Iterator
 
 from validator.analysis.bindings import own_nodes
 from validator.analysis.sizes.batch_counts import is_divided_by_deepspeed, is_read
-from validator.analysis.sizes.dimensions import MODEL_PARALLEL, Size, tag_of
+from validator.analysis.sizes.dimensions import Size, tag_of
 from validator.analysis.sizes.meshes import Meshes
 from validator.analysis.sizes.quotients import Check, Quotient, Quotients, factors
+from validator.domains.axes import MODEL_PARALLEL
 from validator.facts.text import path_of
 from validator.finding import Edit, Finding, Fix, Span
 from validator.project import Project

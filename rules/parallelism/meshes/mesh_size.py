@@ -18,8 +18,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from validator.analysis.sizes.dimensions import MODEL_PARALLEL, ONE, Dimensions, Size, product
+from validator.analysis.sizes.dimensions import ONE, Dimensions, Size, product
 from validator.analysis.sizes.meshes import Mesh, Meshes
+from validator.domains.axes import MODEL_PARALLEL
 from validator.finding import Finding
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Project

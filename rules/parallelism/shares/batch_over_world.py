@@ -19,8 +19,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from validator.analysis.sizes.dimensions import MODEL_PARALLEL, Dimensions
+from validator.analysis.sizes.dimensions import Dimensions
 from validator.analysis.sizes.quotients import Quotient, Quotients
+from validator.domains.axes import MODEL_PARALLEL
 from validator.finding import Finding, Related
 from validator.project import Method, Project
 from validator.rule import Rule

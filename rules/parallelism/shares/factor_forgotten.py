@@ -20,8 +20,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from validator.analysis.sizes.dimensions import MODEL_PARALLEL, Dimensions, Factor, tag_of
+from validator.analysis.sizes.dimensions import Dimensions, Factor, tag_of
 from validator.analysis.sizes.quotients import Quotient, Quotients
+from validator.domains.axes import MODEL_PARALLEL
 from validator.facts.model import Return
 from validator.finding import Finding, Related
 from validator.flow.queries.outside_program import is_aside

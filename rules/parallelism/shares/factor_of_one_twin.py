@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from validator.domains.axes import axes_of
+from validator.domains.axes import MODEL_PARALLEL, axes_of
 from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
@@ -32,8 +32,6 @@ from validator.rule import Rule
 RULE = Rule(
     "MP445", "factor-of-one-twin", "warning", "1.1", tokens=("parallel", "ring", "ulysses", "_size"), solves=True
 )
-
-_SHARING = frozenset({"tp", "cp", "pp", "ep"})
 
 
 class _Stored(NamedTuple):
@@ -82,7 +80,7 @@ def _left_out(one: _Stored, other: _Stored) -> Place | None:
     if one.place.unit is other.place.unit or not one.factors.keys() < other.factors.keys():
         return None
     more = [other.factors[key] for key in other.factors.keys() - one.factors.keys()]
-    known = len(more) == 1 and len(one.factors) > 0 and bool(axes_of(more[0].hint) & _SHARING)
+    known = len(more) == 1 and len(one.factors) > 0 and bool(axes_of(more[0].hint) & MODEL_PARALLEL)
     asked = known and any(more[0].hint in test.words for test in one.place.tests_inside)
     return more[0] if known and not asked else None
 

@@ -19,8 +19,9 @@ import ast
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from validator.analysis.sizes.dimensions import MODEL_PARALLEL, ONE, Dimensions, Size, product, quotient, tag_of
+from validator.analysis.sizes.dimensions import ONE, Dimensions, Size, product, quotient, tag_of
 from validator.analysis.sizes.quotients import Quotients
+from validator.domains.axes import MODEL_PARALLEL
 from validator.facts.text import path_of
 from validator.finding import Finding, Related
 from validator.flow.queries.outside_program import is_aside

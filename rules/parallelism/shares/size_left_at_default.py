@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.domains.axes import axes_of
+from validator.domains.axes import MODEL_PARALLEL, axes_of
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.origins import passing
@@ -29,8 +29,6 @@ from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP444", "size-left-at-default", "warning", "1.1", tokens=("//",), solves=True)
-
-_SHARING = frozenset({"tp", "cp", "pp", "ep"})  # ranks along these read the same samples
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -73,7 +71,7 @@ def _handed_on(parameter: Place) -> Iterator[Place]:
 
 def _is_parallel(given: Place) -> bool:
     """Whether a number is the size of a group whose ranks read the same samples."""
-    return given.root.value.op != "const" and bool(axes_of(given.hint) & _SHARING)
+    return given.root.value.op != "const" and bool(axes_of(given.hint) & MODEL_PARALLEL)
 
 
 def _is_excused(call: Place, sizes: list[Place]) -> bool:

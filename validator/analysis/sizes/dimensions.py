@@ -19,14 +19,12 @@ from typing import NamedTuple
 from validator.analysis.bindings import Bindings
 from validator.analysis.interfaces.binding import bind
 from validator.analysis.sizes.meshes import Meshes
+from validator.domains.axes import MODEL_PARALLEL
 from validator.facts.text import path_of
 from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Project, Value
 
 _DEPTH = 8
-
-# the dimensions among which the ranks of one copy of the model are divided, without those that split data
-MODEL_PARALLEL = frozenset({"cp", "tp", "pp"})
 
 # other programs' sizes: the engines that generate, and models served beside the one that is trained
 _ELSEWHERE = re.compile(

@@ -10,7 +10,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.analysis.options.by_name import filled, passes
-from validator.analysis.sizes.dimensions import MODEL_PARALLEL, Dimensions, Factor, Size, quotient, tag_of
+from validator.analysis.sizes.dimensions import Dimensions, Factor, Size, quotient, tag_of
+from validator.domains.axes import MODEL_PARALLEL
 from validator.facts.text import path_of
 from validator.flow.objects import Objects
 from validator.flow.queries.outside_program import is_aside
