@@ -3,8 +3,9 @@
 What it does
     Compares each function before and after a change. Reports a parameter that callers still pass, and a variable that
     is still computed, whose only readers the change took away while the rest of the function stayed as it was: a
-    warning for ranks and groups, and for parameters that the function still describes to its callers, else a note, as
-    it is mostly left over. Silent about functions that are handed on, whose parameters are their caller's.
+    warning for ranks and groups, for parameters that the function still describes to its callers, and where a call that
+    was passed the value leaves it out, though what it calls still takes it; else a note, as it is mostly left over.
+    Silent about functions that are handed on, whose parameters are their caller's.
 
 Why is this bad
     A factor, a mask, a group or a length that is computed and not used is mostly one that somebody dropped by mistake:
@@ -68,6 +69,34 @@ def data_rank(mesh, rank):
     tp = mesh["tp"].size()
     cp = mesh["cp"].size()  # error: MP904
     return rank // tp
+""",
+    # what is called still takes it
+    """# before: rl/transports.py
+class ByFile:
+    def __init__(self, folder, config, lora_config=None):
+        self.folder, self.config, self.only_adapter = folder, config, lora_config is not None
+
+
+def transport_of(folder, config, lora_config=None):
+    if config.kind == "file":
+        return ByFile(folder, config, lora_config)
+    raise ValueError(config.kind)
+# file: rl/transports.py
+class ByFile:
+    def __init__(self, folder, config, lora_config=None):
+        self.folder, self.config, self.only_adapter = folder, config, lora_config is not None
+
+
+def transport_of(folder, config, lora_config=None):  # error: MP904
+    if config.kind == "file":
+        return ByFile(folder, config)
+    raise ValueError(config.kind)
+# file: rl/train.py
+from rl.transports import transport_of
+
+
+def setup(config, lora):
+    return transport_of("out", config, lora)
 """,
 )
 CORRECT = (

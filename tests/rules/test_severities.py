@@ -40,6 +40,30 @@ def main(batches, step):
         dist.barrier()
 """
 
+_TRANSPORT = """\
+# before: transports.py
+def by_file({taken}):
+    print(folder, config)
+
+def transport_of(folder, config, lora=None):
+    print(config)
+    print(folder)
+    return by_file({given})
+# file: transports.py
+def by_file({taken}):
+    print(folder, config)
+
+def transport_of(folder, config, lora=None):
+    print(config)
+    print(folder)
+    return by_file(folder, config)
+# file: train.py
+from transports import transport_of
+
+def setup(config, lora):
+    return transport_of("out", config, lora)
+"""
+
 
 @pytest.mark.parametrize(
     ("code", "text", "severity"),
@@ -49,6 +73,8 @@ def main(batches, step):
         ("MP537", _WRITING.format(what="settings", then='print(open("written.json").read())'), "warning"),
         ("MP501", _MEETING.format(test="rank != 0"), "error"),
         ("MP501", _MEETING.format(test="i % world != rank"), "warning"),
+        ("MP904", _TRANSPORT.format(taken="folder, config, lora=None", given="folder, config, lora"), "warning"),
+        ("MP904", _TRANSPORT.format(taken="folder, config", given="folder, lora or config"), "note"),
     ],
 )
 def test_severity(code: str, text: str, severity: str, tmp_path: Path) -> None:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
 from validator.drift.change import Change, Pair
 from validator.drift.statements.differences import heads
 from validator.drift.statements.drops import Drops
-from validator.flow.objects import Objects
+from validator.flow.objects import Callee, Objects
+from validator.flow.program.unit import Unit
 
 
 class NowPositional(NamedTuple):
@@ -38,7 +39,7 @@ class Unnamed:
                 if edit.old is not None and edit.new is not None:
                     found += [
                         row
-                        for old, new in zip(_calls(edit.old.node), _calls(edit.new.node), strict=False)
+                        for old, new in zip(calls_in(edit.old.node), calls_in(edit.new.node), strict=False)
                         for row in self._moved(pair, old, new)
                     ]
         return found
@@ -59,14 +60,19 @@ class Unnamed:
 
     def _parameter(self, pair: Pair, call: ast.Call, place: int) -> tuple[str, frozenset[str]] | None:
         """The parameter that stands at a place of a call, and all of them; None where it may be one or another."""
-        module = pair.new.module
-        at = self.objects.call_at(module, module.source_text.at(call))
-        reached = self.objects.reached_by(at.operand(0), at).callees if at is not None else ()
+        reached = called(self.objects, pair.new, call)
         rows = {tuple(p.name for p in each.params if p.kind in ("any", "pos")) for each in reached}
         every = frozenset(p.name for each in reached for p in each.params)
         names = {row[place] if place < len(row) else "" for row in rows}
         return (names.pop(), every) if len(names) == 1 and "" not in names else None
 
 
-def _calls(node: ast.stmt) -> list[ast.Call]:
+def called(objects: Objects, unit: Unit, call: ast.Call) -> Sequence[Callee]:
+    """What a call may run, with its parameters."""
+    at = objects.call_at(unit.module, unit.module.source_text.at(call))
+    return objects.reached_by(at.operand(0), at).callees if at is not None else ()
+
+
+def calls_in(node: ast.stmt) -> list[ast.Call]:
+    """The calls on the own lines of a statement."""
     return [each for head in heads(node) for each in ast.walk(head) if isinstance(each, ast.Call)]

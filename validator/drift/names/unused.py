@@ -13,12 +13,14 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.drift.change import Change, Pair
+from validator.drift.interfaces.now_positional import called, calls_in
 from validator.drift.statements.differences import Edit, Statement, edits, node_of, similarity, statements
 from validator.drift.statements.intention import Intention, words_in
 from validator.drift.statements.surroundings import called_names
 from validator.drift.statements.weakened import is_parallel
 from validator.facts.model import At
 from validator.finding import Severity
+from validator.flow.objects import Objects
 from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
 
@@ -105,9 +107,27 @@ class Unused:
     def _severity(self, pair: Pair, name: str, readers: list[Edit]) -> Severity | None:
         """What it is worth that a name is read no longer: one of ranks matters, and one still described to callers."""
         told = name in dict(pair.new.code.params) and name in _described(node_of(pair.new))
-        about = told or is_parallel(ast.Name(name, ast.Load()))
+        about = told or is_parallel(ast.Name(name, ast.Load())) or self._is_asked_for(pair, name, readers)
         intention: Intention = self.change.analysis(Intention)
         return intention.severity(pair, readers, frozenset({name}), frozenset(), about)
+
+    def _is_asked_for(self, pair: Pair, name: str, readers: list[Edit]) -> bool:
+        """Whether a call leaves out what it was passed it for, by that name or by a keyword, and what is called still
+        has such a parameter."""
+        objects = self.change.after.project.analysis(Objects)
+        for edit in readers:
+            new = calls_in(edit.new.node) if edit.new is not None else []
+            for before, now in zip(calls_in(edit.old.node), new, strict=False) if edit.old is not None else ():
+                if ast.dump(before.func) != ast.dump(now.func) or name in _read(now):
+                    continue
+                keywords = {each.arg for each in before.keywords if name in _read(each.value)}
+                wanted = keywords - {each.arg for each in now.keywords}
+                if any(isinstance(each, ast.Name) and each.id == name for each in before.args):
+                    wanted.add(name)
+                rows = called(objects, pair.new, now) if wanted else ()
+                if rows and all(wanted.intersection(param.name for param in each.params) for each in rows):
+                    return True
+        return False
 
     def _is_handed_on(self, unit: Unit) -> bool:
         """Whether a function is given to a call as a value: a hook, which must take what its caller passes."""
