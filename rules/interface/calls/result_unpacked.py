@@ -826,4 +826,16 @@ class Data:
 def main(strategy):
     return Data(strategy)[0]
 """,
+    # a text has more parts where a test has found what parts it
+    """
+class Tee:
+    def __init__(self, lines):
+        self.rest, self.lines = "", lines
+
+    def write(self, text):
+        self.rest += text
+        while "\\n" in self.rest:
+            line, self.rest = self.rest.split("\\n", 1)
+            self.lines.append(line)
+""",
 )

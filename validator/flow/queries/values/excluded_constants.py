@@ -13,8 +13,23 @@ def is_excluded(place: Place) -> bool:
     known = place.closed.each
     if not known or any(o[0] != "const" for o in known):
         return False
-    excluded = list(_excluded(place.root))
-    return all(any(type(o[2]) is type(each) and o[2] == each for each in excluded) for o in known)
+    excluded, held = list(_excluded(place.root)), list(_held(place))
+    return all(
+        any(type(o[2]) is type(each) and o[2] == each for each in excluded) or _lacks_one(o[2], held) for o in known
+    )
+
+
+def _held(place: Place) -> Iterator[str]:
+    """The texts of which a test has found that a text has them: `"\\n" in buffer`."""
+    for test, outcome in place.settled_tests:
+        asked, holds = test.asserted(outcome)
+        has = asked.value.op == "compare" and asked.value.data == ("In" if holds else "NotIn")
+        if has and asked.operand(1).key == place.key:
+            yield from (each for each in _constant(asked.operand(0)) if isinstance(each, str))
+
+
+def _lacks_one(constant: Any, texts: list[str]) -> bool:
+    return isinstance(constant, str) and any(text not in constant for text in texts)
 
 
 def _excluded(place: Place) -> Iterator[Any]:
