@@ -20,6 +20,7 @@ from functools import partial
 from validator.finding import Finding
 from validator.flow.program.symbols import is_plain
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.origins import returned
 from validator.flow.queries.outside_program import is_test
 from validator.flow.values import NONE_OBJ, Obj, Val
 from validator.project import Project
@@ -80,7 +81,10 @@ def _is_always_text(place: Place, numbers: frozenset[Obj]) -> bool:
         units = tuple(place.flow.whole_units(place.unit.module))
         rows = [value for unit in units for value in place.flow.result(unit).globals.get(data, ())]
         return bool(rows) and all(map(are_texts, rows))
-    return op in ("call", "item", "const")
+    if op == "call" and (site := place.result.sites.get(place.number)) is not None and site.targets:
+        given = returned(place)  # what a function computes besides is no text, as far as is known
+        return given is not None and all(_is_always_text(each, numbers) for each in given)
+    return op in ("call", "item", "const", "join")
 
 
 def _are_texts(value: Val, numbers: frozenset[Obj]) -> bool:
@@ -201,5 +205,19 @@ if LEVEL.isdigit():
 
 def is_high(level=None):
     return LEVEL == 3 or (level or os.environ.get("LEVEL")) == 3
+""",
+    # a number, or a text that says why there is none
+    """
+import os
+
+
+def calculator(expression):
+    if not isinstance(expression, str):
+        return "no text"
+    return float(eval(expression.strip()))
+
+
+def check():
+    return calculator("2 + 3") == 5.0, os.environ.get("HOME")
 """,
 )

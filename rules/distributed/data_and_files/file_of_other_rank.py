@@ -114,7 +114,8 @@ def _is_by_rank(write: Access) -> bool:
     """Whether a test around a write, or around the calls of its function, asks who the process is: that there is
     something to write is another question, though ranks may have come to it by their numbers."""
     called = write.place.flow.solver.settled(("under", write.place.unit)).v
-    return bool(only(called, "rank", "member")) or any(map(asks_for_rank, write.place.tests))
+    places = dict.fromkeys((write.place, write.named, *write.written))  # also in functions that write for others
+    return bool(only(called, "rank", "member")) or any(asks_for_rank(test) for each in places for test in each.tests)
 
 
 def _coordinates(names: Iterable[str]) -> Axes:
