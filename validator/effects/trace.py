@@ -255,9 +255,7 @@ class Traces:
                 given = unit.outer.code.values[default]
                 if given.op == "const" and "**" not in value.data.names:
                     return ("const", type(given.data).__name__, given.data)
-            handed = tuple(
-                keys.of(number) for number in value.args[1:]
-            )  # the same are handed on by each call with them
+            handed = map(keys.of, value.args[1:])  # each call with the same arguments hands on the same
             return ("passed", unit, position, value.data.names, *handed)
         return ("passed", frame.caller.unit, frame.site, position)
 

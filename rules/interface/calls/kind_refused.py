@@ -25,9 +25,8 @@ from typing import Any
 from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.outside_program import is_test
-from validator.flow.queries.values.demands import Demand, Demands
+from validator.flow.queries.values.demands import Demand, Demands, only_target, passed_to
 from validator.project import Project
 from validator.rule import Rule
 
@@ -67,14 +66,10 @@ def _literal(place: Place) -> Any:
 
 
 def _target(call: Place) -> Unit | None:
-    """The one function that a call surely runs."""
-    site = call.result.sites.get(call.number)
-    sure = all(o[0] in ("unit", "bound", "class") for o in call.operand(0).closed.each)
-    if site is None or site.others or site.operations or len(site.targets) != 1 or not sure or call.is_tried:
-        return None
-    target = site.targets[0].unit
-    decorated = target.method is None or target.method.facts.decorators  # those may make something else of arguments
-    return None if decorated else target
+    """The one function that a call surely runs, as it is written: a decorator may make something else of arguments."""
+    target = only_target(call) if not (call.operations or call.is_tried) else None
+    plain = target is not None and target.method is not None and not target.method.facts.decorators
+    return target if plain else None
 
 
 def _constants(call: Place, target: Unit) -> tuple[dict[int, Any], dict[int, Place]]:
@@ -83,17 +78,16 @@ def _constants(call: Place, target: Unit) -> tuple[dict[int, Any], dict[int, Pla
     known: dict[int, Any] = {}
     given: dict[int, Place] = {}
     told = not any(name in ("*", "**") for name in call.value.data.names)
-    for position, (name, kind) in enumerate(target.code.params):
-        number = argument_of(call.unit, call.number, target, position) if kind in ("pos", "any", "kw") else None
+    for position, number in passed_to(call, target):
         if number is not None:
             place = call.value_at(number).root
             if (literal := _literal(place)) is not None:
                 known[position], given[position] = literal, place
             elif place.value.op == "const" and place.value.data is None:
                 known[position] = None
-        elif told and kind in ("pos", "any", "kw"):
-            default = call.flow.parameters.default(target, name)
-            if default is not None and (default.constant() is not None or default.is_const(None)):
+        elif told:
+            default = call.flow.parameters.default(target, target.code.params[position][0])
+            if default.constant() is not None or default.is_const(None):
                 known[position] = default.constant()
     return known, given
 

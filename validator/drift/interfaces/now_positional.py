@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.drift.change import Change, Pair
-from validator.drift.statements.differences import heads
+from validator.drift.statements.differences import changed_calls
 from validator.drift.statements.drops import Drops
 from validator.flow.objects import Callee, Objects
 from validator.flow.program.unit import Unit
@@ -33,20 +33,17 @@ class Unnamed:
 
     @cached_property
     def rows(self) -> list[NowPositional]:
-        found = []
-        for pair, _, _, changed in self.change.analysis(Drops).edited:
-            for edit in changed:
-                if edit.old is not None and edit.new is not None:
-                    found += [
-                        row
-                        for old, new in zip(calls_in(edit.old.node), calls_in(edit.new.node), strict=False)
-                        for row in self._moved(pair, old, new)
-                    ]
-        return found
+        return [
+            row
+            for pair, _, _, changed in self.change.analysis(Drops).edited
+            for edit in changed
+            for old, new in changed_calls(edit)
+            for row in self._moved(pair, old, new)
+        ]
 
     def _moved(self, pair: Pair, old: ast.Call, new: ast.Call) -> Iterator[NowPositional]:
         spread = any(isinstance(each, ast.Starred) for each in (*old.args, *new.args))
-        if spread or ast.dump(old.func) != ast.dump(new.func) or len(new.args) <= len(old.args):
+        if spread or len(new.args) <= len(old.args):
             return
         left = {each.arg for each in new.keywords}
         gone = {
@@ -71,8 +68,3 @@ def called(objects: Objects, unit: Unit, call: ast.Call) -> Sequence[Callee]:
     """What a call may run, with its parameters."""
     at = objects.call_at(unit.module, unit.module.source_text.at(call))
     return objects.reached_by(at.operand(0), at).callees if at is not None else ()
-
-
-def calls_in(node: ast.stmt) -> list[ast.Call]:
-    """The calls on the own lines of a statement."""
-    return [each for head in heads(node) for each in ast.walk(head) if isinstance(each, ast.Call)]

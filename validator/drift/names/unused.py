@@ -13,8 +13,16 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.drift.change import Change, Pair
-from validator.drift.interfaces.now_positional import called, calls_in
-from validator.drift.statements.differences import Edit, Statement, edits, node_of, similarity, statements
+from validator.drift.interfaces.now_positional import called
+from validator.drift.statements.differences import (
+    Edit,
+    Statement,
+    changed_calls,
+    edits,
+    node_of,
+    similarity,
+    statements,
+)
 from validator.drift.statements.intention import Intention, words_in
 from validator.drift.statements.surroundings import called_names
 from validator.drift.statements.weakened import is_parallel
@@ -116,9 +124,8 @@ class Unused:
         has such a parameter."""
         objects = self.change.after.project.analysis(Objects)
         for edit in readers:
-            new = calls_in(edit.new.node) if edit.new is not None else []
-            for before, now in zip(calls_in(edit.old.node), new, strict=False) if edit.old is not None else ():
-                if ast.dump(before.func) != ast.dump(now.func) or name in _read(now):
+            for before, now in changed_calls(edit):
+                if name in _read(now):
                     continue
                 keywords = {each.arg for each in before.keywords if name in _read(each.value)}
                 wanted = keywords - {each.arg for each in now.keywords}

@@ -34,6 +34,13 @@ class Edit(NamedTuple):
     new: Statement | None
 
 
+def changed_calls(edit: Edit) -> Iterator[tuple[ast.Call, ast.Call]]:
+    """The calls on the own lines of a statement that is another one now, before and after, that call the same."""
+    if edit.old is not None and edit.new is not None:
+        old, new = ([n for n in in_head(each.node) if isinstance(n, ast.Call)] for each in (edit.old, edit.new))
+        yield from ((a, b) for a, b in zip(old, new, strict=False) if alike_syntax(a.func, b.func))
+
+
 def alike_syntax(one: ast.AST, other: ast.AST) -> bool:
     """Whether two pieces of syntax are alike, wherever they stand."""
     return ast.dump(one) == ast.dump(other)

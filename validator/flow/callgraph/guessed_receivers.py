@@ -33,7 +33,7 @@ class GuessedReceivers:
         """The methods that a call by a name reaches, whoever is asked: all that bear one which no known library has,
         and which nothing but methods bears; none otherwise."""
         methods = self._methods.get(name, [])
-        known = is_telling(name) and name not in self.held
+        known = bool(methods) and is_telling(name) and name not in self.held  # asked of every attribute that is placed
         return methods if known and all(each.cls is not None and keeps_signature(each) for each in methods) else []
 
     def units(self, name: str, names: tuple[str | None, ...]) -> list[tuple[ClassDef, Unit]]:

@@ -40,11 +40,10 @@ class Demand(NamedTuple):
 
 
 class Demands:
-    """Answers for one project, remembered while a rule asks."""
+    """Answers for one project."""
 
     def __init__(self, queries: Queries) -> None:
         self.queries = queries
-        self._users: dict[tuple[Unit, int], tuple[Place, ...]] = {}
 
     def of(self, unit: Unit, position: int, known: Known) -> Iterator[Demand]:
         """What a function, and those that it passes the parameter on to, do with a parameter, where some of its
@@ -71,7 +70,7 @@ class Demands:
                 if what:
                     yield Demand(user, what, reached), []
                 elif user.value.op == "call" and held.number in user.value.args[1:]:
-                    yield None, [(*each, reached) for each in self._passed(user, held)]
+                    yield None, [(*each, reached) for each in _handed_on(user, held)]
 
     def _held(self, unit: Unit, position: int, known: Known) -> list[Place]:
         """The values of a unit that are the parameter, as it was passed."""
@@ -84,21 +83,26 @@ class Demands:
                     found.append(user)
         return found
 
-    def _passed(self, call: Place, held: Place) -> Iterator[tuple[Unit, int]]:
-        site = call.result.sites.get(call.number)
-        if (
-            site is None
-            or site.others
-            or len(site.targets) != 1
-            or any(o[0] not in ("unit", "bound", "class") for o in call.operand(0).closed.each)
-        ):
-            return
-        target = site.targets[0].unit
-        for position in range(len(target.code.params)):
-            if argument_of(call.unit, call.number, target, position) == held.number and target.code.params[position][
-                1
-            ] in ("pos", "any", "kw"):
-                yield target, position
+
+def only_target(call: Place) -> Unit | None:
+    """The one function that a call surely runs."""
+    site = call.result.sites.get(call.number)
+    sure = all(o[0] in ("unit", "bound", "class") for o in call.operand(0).closed.each)
+    return site.targets[0].unit if site is not None and sure and not site.others and len(site.targets) == 1 else None
+
+
+def passed_to(call: Place, target: Unit) -> Iterator[tuple[int, int | None]]:
+    """The parameters of a function that take one argument, by position, each with what a call passes for it."""
+    for position, (_, kind) in enumerate(target.code.params):
+        if kind in ("pos", "any", "kw"):
+            yield position, argument_of(call.unit, call.number, target, position)
+
+
+def _handed_on(call: Place, held: Place) -> Iterator[tuple[Unit, int]]:
+    """The parameters for which a call passes a value."""
+    target = only_target(call)
+    rows = passed_to(call, target) if target is not None else ()
+    yield from ((target, position) for position, number in rows if target is not None and number == held.number)
 
 
 def _is_still(phi: Place, found: list[Place], position: int, known: Known) -> bool:
