@@ -7,8 +7,9 @@ What it does
     executors are given to run (`mp.spawn`, with the number of the process before its arguments), and what torch keeps
     as hooks (`register_forward_hook(f, with_kwargs=True)`). Where several definitions may be reached, all must refuse
     the call. What comes from callers alone is a warning, for they may take another way; so are keywords for the `**` of
-    a function that hands them on to others, which refuse them, and a keyword that no method of that name in the project
-    takes, while each has another like it, where nothing is known of the object and the name is no library's. Also
+    a function that hands them on to others, which refuse them. Where nothing is known of the object, a call is a
+    warning that no method of that name in the project takes, if the name is no library's, or if the object is asked
+    for at least two such names that one class has, and neither this class nor one of its family takes the call. Also
     reports `**args` where `args` is the function's own `*args`: a tuple, which `**` cannot unpack. Silent where a
     decorator may change the signature, a test expects TypeError, or the callee takes anything.
 
@@ -24,7 +25,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from validator.analysis.interfaces.binding import Misfit, advice, misfit_of, parameters, written
+from validator.analysis.interfaces.binding import Misfit, advice, keeps_signature, misfit_of, parameters, written
+from validator.analysis.interfaces.company import Company
 from validator.analysis.interfaces.handed_on import Handed, HandedOn
 from validator.analysis.interfaces.members import method_of, own_object
 from validator.errors import nearest
@@ -44,6 +46,7 @@ RULE = Rule("MP121", "call-does-not-bind", "error", stable_since="0.1.0", solves
 _HANDED = ("unknown-keyword", "twice")
 _PARTIAL = frozenset({"partial", "functools.partial"})
 _NOWHERE = (1, 1, 1, 1)
+_TELLING = 2  # names by which it is known of which class an object is
 _SHOWN = 3  # of all that refuse a call
 
 
@@ -96,7 +99,7 @@ def _failures(project: Project) -> Iterator[Failure]:
                 continue
             reached = objects.reached_by(callee, place)
             if not reached.callees and not partial and not is_test(function.path) and is_of_unknown(objects, callee):
-                found = suspects.refused_by_name(function, seen)
+                found = suspects.refused_by_name(function, seen) or _refused_in_company(project, callee, seen)
                 if found is not None:
                     method, misfit = found
                     known = Callee(method.qualname, parameters(method), method)
@@ -112,6 +115,19 @@ def _failures(project: Project) -> Iterator[Failure]:
                 yield Failure(function, call, seen, first[0], misfits[0], is_passed(callee), beside=beside)
     for function in project.functions():
         yield from _handed_on(project, function)
+
+
+def _refused_in_company(project: Project, callee: Place, call: Call) -> tuple[Method, Misfit] | None:
+    """The method that an object has by which a call on it is not taken, as what else it is asked for tells."""
+    known = project.analysis(Company).of(callee)
+    if known is None or len(known.names) < _TELLING or any(a.keyword in ("*", "**") for a in call.args):
+        return None
+    family = dict.fromkeys(method for cls in known.cls.relatives if (method := cls.find(call.method)) is not None)
+    if known.cls.find(call.method) is None or not all(map(keeps_signature, family)):
+        return None
+    found = [(method, misfit_of(parameters(method), call)) for method in family]
+    refusing = [(method, misfit) for method, misfit in found if misfit is not None]
+    return refusing[0] if len(refusing) == len(found) else None
 
 
 def _handed_on(project: Project, function: Method) -> Iterator[Failure]:
@@ -234,7 +250,11 @@ def _report(failure: Failure, others: list[Failure]) -> Finding:
     how = "`partial` of " if call.target in _PARTIAL else f"`{call.target}`: " if seen.target != call.target else ""
     message = f"raises {_error(callee)}: `{written(callee.name, callee.params)}` {misfit.message}"
     if by_name:
-        message = f"passes {misfit.name!r}, which no `{call.method}` of the project takes"
+        name = callee.place.qualname if isinstance(callee.place, Method) else callee.name
+        message = (
+            f"fits no `{call.method}` that it can reach, as far as the names tell: `{written(name, callee.params)}` "
+            f"{misfit.message}"
+        )
     elif handed:
         message = f"hands on what it is passed: `{written(callee.name, callee.params)}` {misfit.message}"
     return RULE.finding(

@@ -2,7 +2,8 @@
 
 What it does
     Finds `getattr(x, "name", default)` where `x` is declared to be an object of classes of the project, and none of
-    them, nor a class below them, has or is given an attribute of that name.
+    them, nor a class below them, has or is given an attribute of that name: a note. It is a warning, whatever else `x`
+    may be, where one of the classes has an attribute of a similar name that no code reads.
 
 Why is this bad
     The default is always taken: since the attribute was renamed, say, and this place was forgotten.
@@ -16,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.analysis.interfaces.members import Members
+from validator.analysis.interfaces.unspelled import Unspelled
 from validator.errors import nearest
 from validator.finding import Finding, Related
 from validator.flow.annotations import classes_of
@@ -25,7 +27,7 @@ from validator.flow.queries.outside_program import is_test
 from validator.project import ClassDef, Project
 from validator.rule import Rule
 
-RULE = Rule("MP142", "default-always-taken", "note", "0.3.0", tokens=("getattr",), solves=True)
+RULE = Rule("MP142", "default-always-taken", "warning", "0.3.0", tokens=("getattr",), solves=True)
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -34,9 +36,22 @@ def check_project(project: Project) -> Iterator[Finding]:
         for place in queries.calls_in(unit) if not is_test(unit.path) else ():
             name = _name(place)
             if name and not members.is_given_outside(name):
-                classes = _declared(objects, place.operand(1), place)
+                declared = _declared(objects, place.operand(1), place)
+                classes = _sorted(declared or objects.held(place.operand(1), place).classes)
                 if classes and all(members.lacks(cls, name) for cls in classes):
-                    yield _report(place, name, sorted(classes, key=lambda c: (c.path, c.qualname)))
+                    unread = _unread(project, classes, name)
+                    if declared or unread is not None:
+                        yield _report(place, name, classes, unread)
+
+
+def _sorted(classes: frozenset[ClassDef]) -> list[ClassDef]:
+    return sorted(classes, key=lambda cls: (cls.path, cls.qualname))
+
+
+def _unread(project: Project, classes: list[ClassDef], name: str) -> tuple[ClassDef, str] | None:
+    """A class with an attribute that is like a name, and that no code reads: what is meant."""
+    rows = ((cls, project.analysis(Unspelled).unread_like(name, cls)) for cls in classes)
+    return next(((cls, like) for cls, like in rows if like is not None), None)
 
 
 def _name(call: Place) -> str:
@@ -59,16 +74,18 @@ def _declared(objects: Objects, asked: Place, user: Place) -> frozenset[ClassDef
     return held.classes if held.complete and held.classes == held.below else frozenset()
 
 
-def _report(place: Place, name: str, classes: list[ClassDef]) -> Finding:
+def _report(place: Place, name: str, classes: list[ClassDef], unread: tuple[ClassDef, str] | None) -> Finding:
     shown = " or ".join(f"`{cls.name}`" for cls in classes)
     known = sorted(frozenset().union(*(cls.attributes for cls in classes)))
+    instead = f"; `{unread[0].name}.{unread[1]}`, which is like it, nobody reads" if unread is not None else ""
     return RULE.finding(
         place.unit.path,
         place.at,
-        f"`getattr`{place.where} always takes the default: {shown} has no attribute `{name}`",
+        f"`getattr`{place.where} always takes the default: {shown} has no attribute `{name}`{instead}",
         help=f"ask for an attribute that is there{nearest(name, known)}, or leave `getattr` out",
         related=[Related(cls.path, cls.facts.name_at[0], f"`{cls.name}` is defined here") for cls in classes],
         context=f"{place.unit.qualname}:{name}",
+        severity=RULE.severity if unread is not None else "note",
     )
 
 
@@ -89,7 +106,34 @@ def main(strategy):
     return train(strategy, Data())
 """
 
-INCORRECT = (_CONFIG.format(field="max_samples", mark="  # error: MP142"),)
+_UNION = """\
+from dataclasses import dataclass
+
+
+@dataclass
+class Dense:
+    _doc_masking: bool = False
+
+
+@dataclass
+class Sparse:
+    experts: int = 8
+
+
+def collate(strategy, model: "Dense | Sparse"):
+    return strategy.collator(model, doc_masking=getattr(model, "{name}", None)){mark}
+
+
+def main(strategy, load):
+    collate(strategy, Dense(_doc_masking=True))
+    return collate(strategy, Sparse()), collate(strategy, load())
+"""
+
+INCORRECT = (
+    _CONFIG.format(field="max_samples", mark="  # error: MP142"),
+    # whatever else may come: the field that is filled is read nowhere
+    _UNION.format(name="doc_masking", mark="  # error: MP142"),
+)
 
 CORRECT = (
     _CONFIG.format(field="debug_max_samples", mark=""),
@@ -97,4 +141,7 @@ CORRECT = (
     _CONFIG.format(field="max_samples", mark="") + "\n\ndef debug(data):\n    data.debug_max_samples = 1\n",
     _CONFIG.format(field="max_samples", mark="")
     + "\n\n@dataclass\nclass Debug(Data):\n    debug_max_samples: int = 1\n",
+    # the attribute that is alike is read; it is another one
+    _UNION.format(name="_doc_masking", mark=""),
+    _UNION.format(name="doc_masking", mark="").replace(': "Dense | Sparse"', "").replace("load())", "load()._doc_masking)"),
 )

@@ -13,6 +13,7 @@ def register(function):
 
 from __future__ import annotations
 
+from validator.analysis.interfaces.given_back import gives_back_each
 from validator.facts.model import Call
 from validator.project import Method, Project
 
@@ -46,10 +47,36 @@ class Decorators:
             self._known[decorator] = False  # a circle shows nothing
             params = decorator.facts.params
             returned = self._returned(decorator) if len(params) == 1 else []
-            known = bool(returned) and all(_hands_on(each, params[0].name) for each in returned)
+            known = bool(returned) and all(self._calls_wrapped(each, params[0].name) for each in returned)
             known = known or _gives_back(decorator)
             self._known[decorator] = known
         return known
+
+    def _calls_wrapped(self, wrapper: Method, wrapped: str) -> bool:
+        """Whether a function calls another with its own arguments alone, and changes none of them before."""
+        params = wrapper.facts.params
+        names = {param.name for param in params}
+        if not {"*", "**"} <= {param.kind for param in params} or not self._keeps_given(wrapper, names):
+            return False
+        calls = wrapper.facts.calls
+        whole = [call for call in calls if call.target == wrapped]
+        if any(call.receiver in names and call.receiver != params[0].name for call in calls):
+            return False  # `kwargs.pop("step")`
+        return bool(whole) and all(_is_whole(wrapper, call) for call in whole)
+
+    def _keeps_given(self, wrapper: Method, names: set[str]) -> bool:
+        """Whether whatever a function stores under the names of its parameters is as many arguments, of the same
+        names: nothing, or `args, kwargs = loaded(*args, **kwargs)`."""
+        spread = [(param.kind, param.name) for param in wrapper.facts.params if param.kind in ("*", "**")]
+        places = {name: f"unpack:{index}/2" for index, (_, name) in enumerate(spread)}
+        stored = [row for row in wrapper.facts.assigns if row.target in names]
+        for function in {row.value for row in stored}:
+            symbol = self.project.lookup(wrapper.module.top, function)
+            calls = [call for call in wrapper.facts.calls if call.target == function]
+            given = [[(argument.keyword, argument.value) for argument in call.args] for call in calls]
+            if not isinstance(symbol, Method) or not gives_back_each(symbol) or any(each != spread for each in given):
+                return False
+        return all(row.kind == places.get(row.target) for row in stored)
 
 
 def _gives_back(decorator: Method) -> bool:
@@ -58,19 +85,6 @@ def _gives_back(decorator: Method) -> bool:
     name = facts.params[0].name if facts.params else ""
     given = [row.value for row in facts.returns]
     return bool(name) and set(given) == {name} and all(row.target != name for row in facts.assigns)
-
-
-def _hands_on(wrapper: Method, wrapped: str) -> bool:
-    """Whether a function calls another with its own arguments alone, and changes none of them before."""
-    params = wrapper.facts.params
-    names = {param.name for param in params}
-    if not {"*", "**"} <= {param.kind for param in params} or any(row.target in names for row in wrapper.facts.assigns):
-        return False
-    calls = wrapper.facts.calls
-    whole = [call for call in calls if call.target == wrapped]
-    if any(call.receiver in names and call.receiver != params[0].name for call in calls):
-        return False  # `kwargs.pop("step")`
-    return bool(whole) and all(_is_whole(wrapper, call) for call in whole)
 
 
 def _is_whole(wrapper: Method, call: Call) -> bool:

@@ -63,11 +63,21 @@ class Unspelled:
         rows = (each for each in sorted(cls.attributes) if is_method(cls, each) == called and are_alike(each, name))
         return next((each for each in rows if is_telling(each) and each not in self._asked), None)
 
+    def unread_like(self, name: str, cls: ClassDef) -> str | None:
+        """An attribute of a class like a name that the class lacks, which no code reads, whoever fills it."""
+        rows = (each for each in sorted(cls.attributes) if not is_method(cls, each) and are_alike(each, name))
+        return next((each for each in rows if is_telling(each) and each not in self._read), None)
+
     @cached_property
     def _asked(self) -> frozenset[str]:
         """The names that the project reads, passes or spells."""
-        found = {name for unit in self._units for name in _asked(unit)}
-        return frozenset(found | self.in_files)
+        passed = {name for unit in self._units for name in _passed(unit)}
+        return self._read | passed | self.in_files
+
+    @cached_property
+    def _read(self) -> frozenset[str]:
+        """The names that the project reads or spells in its code."""
+        return frozenset(name for unit in self._units for name in _read(unit))
 
     @cached_property
     def in_files(self) -> frozenset[str]:
@@ -109,15 +119,19 @@ def is_method(cls: ClassDef, name: str) -> bool:
     return method is not None and not method.facts.is_property
 
 
-def _asked(unit: Unit) -> Iterator[str]:
-    """The names that a function reads, passes or spells."""
+def _passed(unit: Unit) -> Iterator[str]:
+    """The keywords of a function's calls."""
+    calls = (value for value in unit.code.values if value.op == "call")
+    return (name for call in calls for name in call.data.names if name)
+
+
+def _read(unit: Unit) -> Iterator[str]:
+    """The names that a function reads or spells."""
     for value in unit.code.values:
         if value.op in ("attr", "name"):
             yield value.data
         elif value.op == "const" and isinstance(value.data, str):
             yield from _words(value.data)
-        elif value.op == "call":
-            yield from (name for name in value.data.names if name)
         elif value.op == "import" and value.data[1]:
             yield value.data[1]
 
@@ -130,8 +144,7 @@ def _given(unit: Unit) -> Iterator[str]:
             yield value.data
         elif value.op == "param":
             yield value.data[1]
-        elif value.op == "call":
-            yield from (name for name in value.data.names if name)
+    yield from _passed(unit)
     yield from unit.code.definitions
     yield from unit.qualname.split(".")
 

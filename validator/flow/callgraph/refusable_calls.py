@@ -35,8 +35,8 @@ class Suspects:
         return self._known[key]
 
     def refused_by_name(self, function: Method, call: Call) -> tuple[Method, Misfit] | None:
-        """A method that lacks a keyword of the call, as all of its name do, but has another like it that the call does
-        not pass, whoever is asked for it: a name that no known library has, and that nothing but methods bears."""
+        """A method that refuses a call, as all of its name do, whoever is asked for it: a name that no known library
+        has, and that nothing but methods bears."""
         methods = self._guessed.methods(call.method)
         if any(a.keyword in ("*", "**") for a in call.args):
             return None
@@ -44,16 +44,8 @@ class Suspects:
             return None  # it hands the call on to what it wraps
         found = [(method, misfit_of(parameters(method), call)) for method in methods]
         known = [(method, misfit) for method, misfit in found if misfit is not None]
-        alike = 0 < len(known) == len(methods) and all(_is_renamed(method, misfit, call) for method, misfit in known)
+        alike = 0 < len(known) == len(methods) 
         return known[0] if alike else None
-
-
-def _is_renamed(method: Method, misfit: Misfit, call: Call) -> bool:
-    """Whether a keyword that a method lacks is like a parameter of it that the call does not name."""
-    named = {argument.keyword for argument in call.args}
-    left = [each.name for each in parameters(method) if each.kind in ("any", "kw") and each.name not in named]
-    words = set(misfit.name.split("_"))
-    return misfit.kind == "unknown-keyword" and any(words & set(name.split("_")) for name in left)
 
 
 def _signatures(project: Project) -> dict[str, list[tuple[Param, ...]]]:
