@@ -189,14 +189,16 @@ _OWN = Piece("own")  # a folder or file of `tempfile`, which no other process ha
 
 class Access(NamedTuple):
     """A file that is read, written or appended to. `under`: by which causes ranks differ about whether they do it;
-    `named`: the place, nearest to the access, at which all of the file's name is known; `written`: the expressions of
-    which the path is made, from the access outward."""
+    `named`: the place, nearest to the access, at which all of the file's name is known; `done`: the call that reads or
+    writes, where `place` is one of the function around it; `written`: the expressions of which the path is made, from
+    the access outward."""
 
     place: Place
     kind: str
     path: tuple[Piece, ...]
     under: Causes
     named: Place
+    done: Place
     written: tuple[Place, ...] = ()
 
     @property
@@ -239,7 +241,7 @@ class Files:
     def accesses(self) -> list[Access]:
         """Each read and write with the path that callers pass, once for each way to it that names a file."""
         found: dict[tuple[Unit, int, str, tuple[Piece, ...], Causes], Access] = {}
-        queue = [access for unit in self.flow.calling(*self.names) for access in self._own(unit)]
+        queue = [access for unit in self.flow.mentions.calling(*self.names) for access in self._own(unit)]
         while queue:
             access = queue.pop()
             key = (access.place.unit, access.place.number, access.kind, access.path, access.under)
@@ -251,7 +253,7 @@ class Files:
                     path, given = self._passed(call, access)
                     if len(path) <= _LONG:
                         under, written = access.under | call.under, (*access.written, *given)
-                        outer = Access(call, access.kind, path, under, call, written)
+                        outer = Access(call, access.kind, path, under, call, access.done, written)
                         if _OWN in path:
                             continue
                         queue.append(outer._replace(named=access.named) if outer.name == access.name else outer)
@@ -273,7 +275,7 @@ class Files:
             for kind, path in self._paths(place):
                 pieces = self._pieces(path)
                 if _OWN not in pieces:
-                    yield Access(place, kind, tuple(pieces), place.under, place, _spelled(path))
+                    yield Access(place, kind, tuple(pieces), place.under, place, place, _spelled(path))
 
     def _paths(self, place: Place) -> Iterator[tuple[str, Place]]:
         models, told = self.flow.models, _by_row(place)

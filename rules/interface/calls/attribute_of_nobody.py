@@ -30,8 +30,9 @@ from typing import NamedTuple
 from validator.analysis.interfaces.company import Company
 from validator.analysis.interfaces.members import Members
 from validator.analysis.interfaces.missing_members import missing
+from validator.analysis.interfaces.outsiders import is_from_outside
 from validator.analysis.interfaces.unspelled import Unspelled, are_alike, is_method
-from validator.definitions import ClassDef, External, Missing
+from validator.definitions import ClassDef
 from validator.errors import nearest
 from validator.finding import Finding, Related, Severity
 from validator.flow import Flow
@@ -39,7 +40,6 @@ from validator.flow.annotations import foreign_classes
 from validator.flow.foreign import is_unknown
 from validator.flow.objects import Objects
 from validator.flow.queries.base import Place
-from validator.flow.queries.origins import sources
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.values import NONE_OBJ
 from validator.models.members.classes import members_of
@@ -50,7 +50,6 @@ RULE = Rule("MP135", "attribute-of-nobody", "warning", stable_since="0.3.0", sol
 
 _SHARE = 4  # a class that lacks more than one for so many members is made for objects of somebody else
 _CONFIGURATIONS = frozenset({"PretrainedConfig", "PreTrainedConfig"})  # of transformers: they keep every keyword
-_PARTS = frozenset({"attr", "item", "unpack", "next", "iter", "await"})
 _ASKING = frozenset({"hasattr", "isinstance", "issubclass", "type", "__class__"})
 
 
@@ -145,7 +144,7 @@ def _of_known(place: Place, classes: list[ClassDef], *, sure: bool) -> Use | Non
 
 def _of_unknown(project: Project, place: Place) -> Use | None:
     """An object that is known by what else it is asked for."""
-    if _is_from_outside(place.operand(0)):
+    if is_from_outside(place.operand(0)):
         return None
     known = project.analysis(Company).of(place)
     if known is None or not project.analysis(Members).is_known_below(known.cls, called=place.is_called):
@@ -157,26 +156,6 @@ def _of_unknown(project: Project, place: Place) -> Use | None:
     names = " and ".join(f"`{each}`" for each in sorted(known.names)[:2])
     severity: Severity = "warning" if len(known.names) > 1 else "note"  # one name may be another object's as well
     return Use(place, known.cls, f", as the use of {names} tells", severity)
-
-
-def _is_from_outside(place: Place) -> bool:
-    """Whether a value may be, as far as it can be followed back, what something outside of the project gives, or a part
-    of that: then what else it is asked for says nothing."""
-    queue = [place.root]
-    for each in queue:
-        if each.value.op == "call" and _is_of_others(each):
-            return True
-        parts = [each.operand(0)] if each.value.op in _PARTS else []
-        before = (source.root for source in [*parts, *(sources(each) or ())])
-        queue += dict.fromkeys(source for source in before if source not in queue)
-    return False
-
-
-def _is_of_others(call: Place) -> bool:
-    """Whether a call is one of a library, or of what the package of the project that bears its name does not have."""
-    first = call.unit.beginning(call.value.args[0])
-    symbol = call.flow.symbol(call.unit, first) if first.op in ("name", "import") else None
-    return isinstance(symbol, External | Missing) or any(o[0] == "ext" for o in call.operand(0).val.each)
 
 
 def _foreign_classes_of(asked: Place) -> frozenset[str]:

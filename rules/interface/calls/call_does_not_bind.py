@@ -29,6 +29,7 @@ from validator.analysis.interfaces.binding import Misfit, advice, keeps_signatur
 from validator.analysis.interfaces.company import Company
 from validator.analysis.interfaces.handed_on import Handed, HandedOn
 from validator.analysis.interfaces.members import method_of, own_object
+from validator.analysis.interfaces.outsiders import is_from_outside
 from validator.errors import nearest
 from validator.facts.model import Call
 from validator.finding import Finding, Related
@@ -100,7 +101,7 @@ def _failures(project: Project) -> Iterator[Failure]:
             reached = objects.reached_by(callee, place)
             if not reached.callees and not partial and not is_test(function.path) and is_of_unknown(objects, callee):
                 found = suspects.refused_by_name(function, seen) or _refused_in_company(project, callee, seen)
-                if found is not None:
+                if found is not None and not is_from_outside(callee.operand(0)):
                     method, misfit = found
                     known = Callee(method.qualname, parameters(method), method)
                     yield Failure(function, call, seen, known, misfit, True, True)

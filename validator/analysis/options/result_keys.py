@@ -15,7 +15,7 @@ def keys_without(queries: Queries, place: Place, key: str) -> set[str]:
     """The keys of all dictionaries that are asked at a place for one that none of them has; empty where one may have
     it."""
     owner = place.operand(0)
-    if _is_expected(place, key) or _is_changed(owner):
+    if _is_expected(place, key) or is_changed(owner):
         return set()
     keys = _keys(owner)
     return keys if key not in keys and (is_made_here(queries, owner) or not _is_put(queries, key)) else set()
@@ -45,7 +45,7 @@ def _is_expected(place: Place, key: str) -> bool:
     return key in asked
 
 
-def _is_changed(owner: Place) -> bool:
+def is_changed(owner: Place) -> bool:
     """Whether a method that may add keys, and is not followed, was called on a dictionary on its way here."""
     place = owner
     while place.value.op == "mut":

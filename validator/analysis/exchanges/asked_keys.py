@@ -1,0 +1,92 @@
+"""By which keys code asks what it is given: a dictionary that it took up, and the dictionaries in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.escapes import argument_of
+
+Path = tuple[str, ...]
+_SAME = frozenset({"phi", "mut"})  # the same object under another number
+
+
+class Asked(NamedTuple):
+    """A key, with those of the dictionaries around it; `how`: `item` (it must be there), `get`, or `in`."""
+
+    path: Path
+    place: Place
+    how: str
+
+
+class AskedKeys:
+    """The keys that are asked of a value, in its function and in those that it is passed to. `whole`: somebody takes
+    all of it, whatever the keys: who asks for one is not known then."""
+
+    def __init__(self, queries: Queries, value: Place) -> None:
+        self.queries = queries
+        self.asked: list[Asked] = []
+        self.whole: set[Path] = set()
+        self._seen: set[tuple[Place, Path]] = set()
+        self._follow(value, ())
+
+    def _follow(self, value: Place, path: Path) -> None:
+        if (value, path) in self._seen:
+            return
+        self._seen.add((value, path))
+        for user in value.taken_by:
+            op = user.value.op
+            if op == "item" and user.value.args[0] == value.number:
+                self._by_key(user, user.operand(1), path, "item")
+            elif op == "attr":
+                self._of_method(user, path)
+            elif op == "compare":
+                key = user.operand(0).val.constant()
+                if isinstance(key, str) and user.value.args[-1] == value.number:
+                    self.asked.append(Asked((*path, key), user, "in"))
+            elif op in _SAME:
+                self._follow(user, path)
+            elif op == "call":
+                self._passed(user, value, path)
+            else:
+                self.whole.add(path)
+        if value.number in value.unit.code.returned:
+            self.whole.add(path)
+
+    def _by_key(self, user: Place, key: Place, path: Path, how: str) -> None:
+        name = key.val.constant()
+        if isinstance(name, str):
+            self.asked.append(Asked((*path, name), user, how))
+            self._follow(user, (*path, name))
+        else:
+            self.whole.add(path)
+
+    def _of_method(self, attr: Place, path: Path) -> None:
+        """What a method of a dictionary asks for (`state.get("step")`); any other may take all of it."""
+        for call in attr.users:
+            if call.value.op != "call" or call.value.args[0] != attr.number:
+                self.whole.add(path)
+            elif attr.value.data in ("get", "pop") and len(call.value.args) > 1:
+                must = attr.value.data == "pop" and len(call.value.args) == 2
+                self._by_key(call, call.operand(1), path, "item" if must else "get")
+            else:
+                self.whole.add(path)
+
+    def _passed(self, call: Place, value: Place, path: Path) -> None:
+        inside = list(_parameters(self.queries, call, value))
+        if not inside:
+            self.whole.add(path)
+        for param in inside:
+            self._follow(param, path)
+
+
+def _parameters(queries: Queries, call: Place, value: Place) -> Iterator[Place]:
+    """The parameters of the functions that a call surely runs which get a value."""
+    for unit in queries.targets(call):
+        for number, param in enumerate(unit.code.values):
+            if param.op != "param":
+                continue
+            given = argument_of(call.unit, call.number, unit, param.data[0])
+            if given is not None and call.unit.root(given) == value.root.number:
+                yield Place(call.flow, unit, number)
