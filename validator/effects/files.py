@@ -273,7 +273,7 @@ class Files:
                 continue
             place = Place(self.flow, unit, number)
             for kind, path in self._paths(place):
-                pieces = self._pieces(path)
+                pieces = self.pieces(path)
                 if _OWN not in pieces:
                     yield Access(place, kind, tuple(pieces), place.under, place, place, _spelled(path))
 
@@ -303,7 +303,7 @@ class Files:
                 found.append(piece)
                 continue
             given = call.argument(unit.code.params[piece.position][0], piece.position - shift)
-            found += self._pieces(given) if given is not None else [_ANY]
+            found += self.pieces(given) if given is not None else [_ANY]
             arguments += [given] if given is not None else []
         return tuple(found), tuple(arguments)
 
@@ -315,7 +315,7 @@ class Files:
             return None
         unit = targets[0]
         self._inside.append(unit)
-        inner = self._pieces(Place(self.flow, unit, ends[0]))
+        inner = self.pieces(Place(self.flow, unit, ends[0]))
         self._inside.pop()
         if not any(piece.kind in ("text", "rank") for piece in inner):
             return None
@@ -324,7 +324,7 @@ class Files:
             position = piece.position if piece.kind == "param" else -1
             number = argument_of(call.unit, call.number, unit, position) if position >= 0 else None
             if number is not None:
-                found += self._pieces(call.value_at(number))
+                found += self.pieces(call.value_at(number))
             else:
                 found.append(_ANY if position >= 0 else piece)
         return found
@@ -340,17 +340,17 @@ class Files:
         for i, text in enumerate(texts):
             found += [Piece("text", text)] if text else []
             if i + 1 < len(texts):
-                found += self._pieces(parts[i]) if i < len(parts) else [_ANY]
+                found += self.pieces(parts[i]) if i < len(parts) else [_ANY]
         return found
 
-    def _pieces(self, place: Place) -> list[Piece]:
+    def pieces(self, place: Place) -> list[Piece]:
         place = place.root
         value, val = place.value, place.val
         constant = val.constant()
         if isinstance(constant, str):
             return [Piece("text", constant)]
         if value.op == "join":
-            return [p for i in range(len(value.args)) for p in self._pieces(place.operand(i))]
+            return [p for i in range(len(value.args)) for p in self.pieces(place.operand(i))]
         if value.op == "binary" and value.data == "Mod" and isinstance(place.operand(0).val.constant(), str):
             given = place.operand(1).root
             parts = [given.operand(i) for i in range(len(given.value.args))] if given.value.op == "tuple" else [given]
@@ -362,11 +362,11 @@ class Files:
                 return self._formatted(_BRACES.split(text), parts)
         if value.op == "binary" and value.data in ("Add", "Div"):
             between = [_SLASH] if value.data == "Div" else []
-            return [*self._pieces(place.operand(0)), *between, *self._pieces(place.operand(1))]
+            return [*self.pieces(place.operand(0)), *between, *self.pieces(place.operand(1))]
         if value.op == "call" and place.method in ("join", "Path", "str", "joinpath", "PurePath", "abspath", "fspath"):
             parts = [place.operand(i) for i in range(1, len(value.args))]
             receiver = [place.receiver] if place.method == "joinpath" and place.receiver is not None else []
-            pieces = [self._pieces(part) for part in (*receiver, *parts)]
+            pieces = [self.pieces(part) for part in (*receiver, *parts)]
             return [p for i, each in enumerate(pieces) for p in ([_SLASH] if i else []) + each]
         if (
             value.op == "param"

@@ -3,10 +3,13 @@
 What it does
     Looks at what a program keeps and takes up again: the states that methods give and take (`state_dict` and
     `load_state_dict`, `__getstate__` and `__setstate__`, `to_dict` and `from_dict`), and files that it writes and reads
-    under one name (`torch.save`, `json.dump`, `pickle.dump`, `yaml.dump` and what reads them).
+    under one name (`torch.save`, `json.dump`, `pickle.dump`, `yaml.dump` and what reads them); and at the bodies of
+    requests that one of its programs sends to another (`client.post(url, json={…})` to a function under
+    `@app.post(route)`).
     Reported is a key that is asked for and that nothing which is kept has, where all of that is spelled out and at
     least one other key that is kept is asked for, too. A key for which the code is ready not to find it
-    (`state.get("step", 0)`, `if "step" in state`) only where one that is like it is kept and never taken.
+    (`state.get("step", 0)`, `if "step" in state`) only where one that is like it is kept and never taken; in
+    the body of a request, also where one alone is missed and one alone is never taken.
 
 Why is this bad
     Saving works, and so does all training until somebody resumes: then it is a KeyError, or a default instead of what
@@ -19,15 +22,16 @@ References
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from validator.analysis.exchanges.asked_keys import Asked, AskedKeys, Path
-from validator.analysis.exchanges.kept import Exchange, exchanges
+from validator.analysis.exchanges.kept import kept
+from validator.analysis.exchanges.requests import sent
 from validator.analysis.interfaces.unspelled import are_alike
 from validator.analysis.options.result_keys import is_changed
 from validator.errors import nearest
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.outside_program import is_aside
 from validator.flow.values import NONE_OBJ, Val, join
 from validator.project import Project
 from validator.rule import Rule
@@ -35,31 +39,55 @@ from validator.rule import Rule
 RULE = Rule("MP163", "key-not-kept", "warning", "1.0", solves=True)
 
 
+class Exchange(NamedTuple):
+    """What is left in one place for another: `what`, in words; the values that are written, and the keys that are asked
+    for, `whole` where others may be. `at`: where to report, if not where a key is asked for; `paired`: what is written
+    is made for what asks, so that one key that nobody takes is the one that is missed."""
+
+    what: str
+    written: tuple[Place, ...]
+    asked: tuple[Asked, ...]
+    whole: frozenset[Path]
+    at: Place | None = None
+    paired: bool = False
+
+
 def check_project(project: Project) -> Iterator[Finding]:
+    for exchange in _exchanges(project):
+        yield from _check(exchange)
+
+
+def _exchanges(project: Project) -> Iterator[Exchange]:
     queries = project.analysis(Queries)
-    for exchange in exchanges(project):
-        if exchange.taken and exchange.written:
-            yield from _check(queries, exchange)
+    for row in kept(project):
+        written = [place for place in row.written if place is not None]
+        if row.taken and written and len(written) == len(row.written):
+            looks = [AskedKeys(queries, place) for place in row.taken]
+            asked = tuple(each for look in looks for each in look.asked)
+            whole = frozenset(path for look in looks for path in look.whole)
+            yield Exchange(f"what {row.what} keeps", tuple(written), asked, whole)
+    for call, body, handler in sent(project):
+        what = f"what `{call.operand(0).text}` sends to `{handler.unit.qualname}` ({handler.route})"
+        yield Exchange(what, (body,), handler.asked, handler.whole, body, True)
 
 
-def _check(queries: Queries, exchange: Exchange) -> Iterator[Finding]:
-    written = [place.closed if place is not None and not is_changed(place) else None for place in exchange.written]
-    known = [val for val in written if val is not None]
-    if len(known) < len(written) or not keys_of(join(known)):
+def _check(exchange: Exchange) -> Iterator[Finding]:
+    whole = join(place.closed for place in exchange.written)
+    if any(map(is_changed, exchange.written)) or not keys_of(whole):
         return
-    kept = join(known)
-    looks = [AskedKeys(queries, place) for place in exchange.taken if not is_aside(place.unit.path)]
-    asked = [each for look in looks for each in look.asked]
-    whole = {path for look in looks for path in look.whole}
-    paths = {each.path for each in asked}
+    paths = {each.path for each in exchange.asked}
     said: set[Path] = set()
-    for each in asked:
-        keys = keys_of(_at(kept, each.path[:-1]))
-        beside = {key for key in keys if (*each.path[:-1], key) in paths}
-        if each.path in said or not beside or each.path[-1] in keys:
+    for each in exchange.asked:
+        around, key = each.path[:-1], each.path[-1]
+        keys = keys_of(_at(whole, around))
+        taken = {name for name in keys if (*around, name) in paths}
+        if each.path in said or not taken or key in keys:
             continue
-        unread = {k for k in keys - beside if _is_like(k, each.path[-1])} if each.path[:-1] not in whole else set()
-        if _is_ready(each, asked) and not unread:
+        missed = {path[-1] for path in paths if path[:-1] == around} - keys
+        unread = keys - taken if around not in exchange.whole else frozenset[str]()
+        if not (exchange.paired and len(unread) == len(missed) == 1):
+            unread = frozenset(name for name in unread if _is_like(name, key))
+        if not unread and _is_ready(each, exchange.asked):
             continue
         said.add(each.path)
         yield _report(exchange, each, keys, unread)
@@ -70,41 +98,42 @@ def _is_like(one: str, other: str) -> bool:
     return not set(one.split("_")).isdisjoint(other.split("_")) or are_alike(one, other)
 
 
-def _is_ready(asked: Asked, every: list[Asked]) -> bool:
+def _is_ready(asked: Asked, every: tuple[Asked, ...]) -> bool:
     """Whether the code is ready for what lacks the key."""
     place = asked.place
     tested = any(each.path == asked.path and each.how != "item" for each in every)
     return tested or place.catches("KeyError", "LookupError", "Exception")
 
 
-def _at(kept: Val, path: Path) -> Val:
+def _at(whole: Val, path: Path) -> Val:
     """What is kept under keys, one inside the other."""
     for key in path:
-        kept = join(val for o in kept.objs if o[0] == "dict" for name, val in o[1] if name == key)
-    return kept
+        whole = join(val for o in whole.objs if o[0] == "dict" for name, val in o[1] if name == key)
+    return whole
 
 
-def keys_of(kept: Val) -> frozenset[str]:
+def keys_of(whole: Val) -> frozenset[str]:
     """The keys of dictionaries that are spelled out; none where one may be something else, or have others."""
-    objs = kept.objs - {NONE_OBJ}
+    objs = whole.objs - {NONE_OBJ}
     if not objs or any(o[0] != "dict" or o[2] is not None for o in objs):
         return frozenset()
     return frozenset(str(key) for o in objs for key, _ in o[1])
 
 
-def _report(exchange: Exchange, asked: Asked, keys: frozenset[str], unread: set[str]) -> Finding:
-    place, key = asked.place, asked.path[-1]
+def _report(exchange: Exchange, asked: Asked, keys: frozenset[str], unread: frozenset[str]) -> Finding:
+    key, place = asked.path[-1], exchange.at or asked.place
     within = "".join(f"[{each!r}]" for each in asked.path[:-1])
-    outcome = "KeyError" if asked.how == "item" else "the default is taken"
-    lost = f"; {min(unread)!r}, which is kept there, is never taken" if unread else ""
-    origin = next(each for each in exchange.written if each is not None)
+    outcome = "it fails" if exchange.at is not None else "KeyError"
+    outcome = outcome if asked.how == "item" else "the default is taken"
+    lost = f"; {min(unread)!r}, which is there, is never taken" if unread else ""
+    other = asked.place if exchange.at is not None else exchange.written[0]
     return RULE.finding(
         place.unit.path,
         place.at,
-        f"what {exchange.what} keeps{f' under {within}' if within else ''} has no {key!r}, which is asked for"
-        f"{place.where}: {outcome}{lost}",
-        help=f"take it by the key under which it is kept{nearest(key, sorted(keys))}",
-        related=[Related(origin.unit.path, origin.at[0], "kept here")],
+        f"{exchange.what}{f' under {within}' if within else ''} has no {key!r}, which is asked for"
+        f"{asked.place.where}: {outcome}{lost}",
+        help=f"use one name for it on both sides{nearest(key, sorted(keys))}",
+        related=[Related(other.unit.path, other.at[0], "asked for here" if exchange.at is not None else "kept here")],
         context=f"{place.unit.qualname}:{'.'.join(asked.path)}",
     )
 
@@ -150,6 +179,51 @@ def load(folder):
     return config["kind"], sizes["tp_size"], {taken}{mark}
 """
 
+_REQUESTS = """\
+# file: server.py
+from fastapi import FastAPI, Request
+
+app = FastAPI()
+
+
+@app.post("/update_weights")
+async def update_weights(request: Request):
+    data = await request.json()
+    return load(data["names"], data.get("{read}", False))
+# file: client.py
+import requests
+
+
+def push(url, names):
+    body = {{"names": names, "quantize_in_transfer": True}}{mark}
+    return requests.post(f"{{url}}/update_weights", json=body)
+"""
+
+_FIELDS = """\
+# file: server.py
+from fastapi import FastAPI
+from pydantic import BaseModel
+
+app = FastAPI()
+
+
+class Query(BaseModel):
+    texts: list[str]
+    {field}: int
+
+
+@app.post("/score")
+def score(query: Query):
+    return len(query.texts)
+# file: client.py
+async def _send(session, route, body):
+    return await session.post(route, json=body)
+
+
+async def score(session, texts):
+    return await _send(session, "/score", {{"texts": texts, "max_length": 8}}){mark}
+"""
+
 INCORRECT = (
     _CONTROLLER.format(kept="steps", taken='state["step"]', mark="  # error: MP163"),
     # a default instead of what is kept
@@ -171,6 +245,9 @@ def resume(model, sampler, folder):
     sampler.load_state_dict(state["sampler"])
     return state["step"]  # error: MP163
 """,
+    # bodies of requests
+    _REQUESTS.format(read="quantize_transfer", mark="  # error: MP163"),
+    _FIELDS.format(field="limit", mark="  # error: MP163"),
 )
 
 CORRECT = (
@@ -196,4 +273,10 @@ def kind_of_model(path):
     with open(f"{path}/config.json") as file:
         return json.load(file)["model_type"]
 """,
+    _REQUESTS.format(read="quantize_in_transfer", mark=""),
+    # what a server is ready to do without; one that is not of the project
+    _REQUESTS.format(read="timeout", mark="").replace(', "quantize_in_transfer": True', ""),
+    _REQUESTS.format(read="timeout", mark="").replace("{url}/update_weights", "{url}/generate"),
+    _FIELDS.format(field="max_length", mark=""),
+    _FIELDS.format(field="limit", mark="").replace("limit: int", "limit: int = 8").replace(', "max_length": 8', ""),
 )

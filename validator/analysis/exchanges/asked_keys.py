@@ -28,13 +28,23 @@ class AskedKeys:
         self.queries = queries
         self.asked: list[Asked] = []
         self.whole: set[Path] = set()
-        self._seen: set[tuple[Place, Path]] = set()
-        self._follow(value, ())
+        self._seen: dict[Place, list[Path]] = {value: [()]}
+        self._queue: list[tuple[Place, Path]] = [(value, ())]
+        while self._queue:
+            self._look(*self._queue.pop())
 
     def _follow(self, value: Place, path: Path) -> None:
-        if (value, path) in self._seen:
+        """Look at a value later, unless it is known, or part of itself: a function that goes down a tree."""
+        known = self._seen.setdefault(value, [])
+        if path in known:
             return
-        self._seen.add((value, path))
+        if any(path[: len(each)] == each for each in known):
+            self.whole.add(path)
+        else:
+            known.append(path)
+            self._queue.append((value, path))
+
+    def _look(self, value: Place, path: Path) -> None:
         for user in value.taken_by:
             op = user.value.op
             if op == "item" and user.value.args[0] == value.number:

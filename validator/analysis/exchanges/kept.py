@@ -25,7 +25,7 @@ _TEXTS = {"write", "write_text", "write_bytes"}
 _READ = {"read", "read_text", "read_bytes"}
 
 
-class Exchange(NamedTuple):
+class Kept(NamedTuple):
     """`what` is kept, in words; the values that are written (None: one that is not known), and those that are taken."""
 
     what: str
@@ -33,7 +33,7 @@ class Exchange(NamedTuple):
     taken: tuple[Place, ...]
 
 
-def exchanges(project: Project) -> Iterator[Exchange]:
+def kept(project: Project) -> Iterator[Kept]:
     """Whatever the program keeps and takes up again, if both are seen."""
     queries = project.analysis(Queries)
     for cls in project.classes():
@@ -48,10 +48,10 @@ def exchanges(project: Project) -> Iterator[Exchange]:
         if kinds == {"write", "read"}:
             written = tuple(_put(queries, access) for access in accesses if access.kind == "write")
             taken = tuple(place for access in accesses if access.kind == "read" for place in _took(queries, access))
-            yield Exchange(f"`{name}`", written, taken)
+            yield Kept(f"`{name}`", written, taken)
 
 
-def _of_methods(queries: Queries, cls: ClassDef) -> Iterator[Exchange]:
+def _of_methods(queries: Queries, cls: ClassDef) -> Iterator[Kept]:
     """What the methods of a class give to be kept, and take up."""
     flow = queries.flow
     for giving, taking in _table()["methods"].items():
@@ -62,7 +62,7 @@ def _of_methods(queries: Queries, cls: ClassDef) -> Iterator[Exchange]:
         gives, takes = units[0], units[1]
         params = [Place(flow, takes, n) for n, v in enumerate(takes.code.values) if v.op == "param" and v.data[0] == 1]
         written = tuple(Place(flow, gives, number) if number >= 0 else None for number in gives.code.returned)
-        yield Exchange(f"`{cls.name}.{giving}`", written, tuple(params))
+        yield Kept(f"`{cls.name}.{giving}`", written, tuple(params))
 
 
 def _put(queries: Queries, access: Access) -> Place | None:

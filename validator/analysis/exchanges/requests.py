@@ -1,0 +1,135 @@
+"""What programs of a project send each other as bodies of requests.
+
+client.post(f"{url}/update_weights", json={"names": names})      @app.post("/update_weights")
+                                                                 async def update(request): (await request.json())["names"]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from validator.effects.files import Files
+from validator.flow.constructors import PYDANTIC, Constructors
+from validator.flow.program.unit import Unit
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.escapes import argument_of
+from validator.flow.queries.outside_program import is_aside
+from validator.project import Project
+from validator.analysis.exchanges.asked_keys import Asked, AskedKeys, Path
+
+_SENDING = frozenset({"post", "put", "patch"})
+_ADDING = frozenset({"add_post", "add_put", "add_patch", "add_api_route", "add_url_rule"})
+_BODY = frozenset({"json", "get_json"})
+_NAMED = frozenset({"any", "kw"})
+_TOLD = 2  # keys that a sender and a handler have in common, by which they belong together where no address tells
+
+
+class Handler(NamedTuple):
+    """A function that answers requests to a route, the keys that it asks of their bodies, and those dictionaries in them
+    of which it takes all."""
+
+    route: str
+    unit: Unit
+    asked: tuple[Asked, ...]
+    whole: frozenset[Path]
+
+
+class Sent(NamedTuple):
+    """A call that sends a body, and the only handler of the project that can be meant."""
+
+    call: Place
+    body: Place
+    handler: Handler
+
+
+def sent(project: Project) -> Iterator[Sent]:
+    """What the program sends to itself."""
+    queries = project.analysis(Queries)
+    handlers = list(_handlers(queries))
+    for call, url, body in _sending(queries) if handlers else ():
+        address = _address(project, url)
+        fitting = [each for each in handlers if address.endswith(each.route)]
+        if address.endswith("*"):
+            fitting = [each for each in handlers if len(_keys(body) & {a.path[0] for a in each.asked}) >= _TOLD]
+        if len(fitting) == 1:
+            yield Sent(call, body, fitting[0])
+
+
+def _keys(body: Place) -> set[str]:
+    return {str(key) for o in body.closed.of("dict") for key, _ in o[1]}
+
+
+def _handlers(queries: Queries) -> Iterator[Handler]:
+    for call in _calls(queries, _SENDING | _ADDING):
+        route = call.operand(1).val.constant() if len(call.value.args) > 1 else None
+        if not isinstance(route, str) or not route.startswith("/") or len(route) < 2:
+            continue
+        for unit in _answering(queries, call):
+            looks = [AskedKeys(queries, body) for body in _bodies(queries, unit)]
+            asked = [each for look in looks for each in look.asked]
+            asked += _fields(queries, unit, call)
+            if asked:
+                yield Handler(route, unit, tuple(asked), frozenset(path for look in looks for path in look.whole))
+
+
+def _answering(queries: Queries, call: Place) -> Iterator[Unit]:
+    """The functions that a call makes answer: what it decorates, or is given."""
+    given = [user.operand(1) for user in call.users if user.value.op == "call" and user.value.args[0] == call.number]
+    if call.method in _ADDING:
+        given += [call.value_at(number) for number in call.value.args[2:]]
+    for place in given:
+        yield from (o[1] for o in place.root.val.each if o[0] in ("unit", "bound"))
+
+
+def _bodies(queries: Queries, unit: Unit) -> Iterator[Place]:
+    """The bodies of requests that a handler reads: `await request.json()`."""
+    for number, value in enumerate(unit.code.values):
+        place = Place(queries.flow, unit, number)
+        if value.op == "call" and place.method in _BODY and place.receiver is not None:
+            if place.receiver.root.value.op == "param":
+                waited = [user for user in place.users if user.value.op == "await"]
+                yield waited[0] if waited else place
+
+
+def _fields(queries: Queries, unit: Unit, call: Place) -> Iterator[Asked]:
+    """The fields of the pydantic class of which a body is made."""
+    for number, value in enumerate(unit.code.values):
+        for o in Place(queries.flow, unit, number).closed.each if value.op == "param" else ():
+            if o[0] in ("inst", "self") and not PYDANTIC.isdisjoint(o[1].external_bases):
+                params = queries.project.analysis(Constructors).of(o[1]) or ()
+                yield from (Asked((p.name,), call, "item" if p.default is None else "get") for p in params if p.kind in _NAMED)
+
+
+def _sending(queries: Queries) -> Iterator[tuple[Place, Place, Place]]:
+    """The calls that send a body, with the address and the body: in the terms of callers, where they pass both."""
+    queue = []
+    for call in _calls(queries, _SENDING):
+        url, body = call.argument("url", 0), call.argument("json")
+        if url is not None and body is not None:
+            queue.append((call, url, body))
+    for call, url, body in queue:
+        if is_aside(call.unit.path):
+            continue
+        roots = url.root, body.root
+        if any(root.value.op != "param" for root in roots):
+            yield call, url, body
+            continue
+        for caller in queries.calls_of(call.unit):
+            given = [argument_of(caller.unit, caller.number, call.unit, root.value.data[0]) for root in roots]
+            if None not in given and all(caller is not row[0] for row in queue):
+                queue.append((caller, *(caller.value_at(number) for number in given if number is not None)))
+
+
+def _calls(queries: Queries, names: frozenset[str]) -> Iterator[Place]:
+    for unit in queries.flow.mentions.calling(*names):
+        for number, value in enumerate(unit.code.values):
+            place = Place(queries.flow, unit, number)
+            if value.op == "call" and place.method in names:
+                yield place
+
+
+def _address(project: Project, url: Place) -> str:
+    """An address, with `*` for what is not known of it."""
+    pieces = project.analysis(Files).pieces(url)
+    return "".join(piece.text if piece.kind == "text" else "*" for piece in pieces).partition("?")[0]
