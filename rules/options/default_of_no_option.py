@@ -2,7 +2,8 @@
 
 What it does
     Reports `getattr` with a literal name and a default on a parsed command line, where none of the parsers
-    whose namespace may come there, nor any other of the project, defines that option and no code sets it.
+    whose namespace may come there, nor any other of the project, defines that option and no code sets it. A note where
+    no option has a similar name, or the same one in another group: then it may be one that other programs have.
 
 Why is this bad
     The default is all that is ever seen: the option was renamed or never added, and the setting is ignored
@@ -44,14 +45,17 @@ def _report(read: Read, defined: list[str]) -> Finding:
     parsers = sorted({h.parser for h in read.held}, key=lambda p: p.name)
     option = next(iter(read.held)).below(read.name)
     names = [f"`{p.name}`" for p in parsers[:3]]
+    meant = nearest(option, defined)
+    elsewhere = any(each.rpartition(".")[2] == option.rpartition(".")[2] for each in defined)
     return RULE.finding(
         read.function.path,
         read.at,
         f"no parser defines the option `{option}` that `{read.function.qualname}` reads from `{read.receiver}`: "
         "only the default is ever seen",
-        help=f"read the option by its name, or add it to {', '.join(names)}{nearest(option, defined)}",
+        help=f"read the option by its name, or add it to {', '.join(names)}{meant}",
         related=[Related(p.module.path, p.at[0], f"the parser of `{p.name}`") for p in parsers[:3]],
         context=f"{read.function.qualname}:{option}",
+        severity=RULE.severity if meant or elsewhere else "note",
     )
 
 

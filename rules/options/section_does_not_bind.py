@@ -76,7 +76,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         symbol = project.analysis(Named).of(made)
         if isinstance(symbol, Missing):
             if symbol.owner is not None and made.endswith(f".{symbol.name}"):
-                yield from (_missing(section, symbol) for section in sections)
+                yield _missing(sections, symbol)
             continue
         params = _parameters(project, symbol, registered=not any(section.given for section in sections))
         if params is not None:
@@ -273,15 +273,20 @@ def _fits_mostly(section: _Section, params: tuple[Param, ...]) -> bool:
     return 2 * sum(key in names for key, _ in section.keys) > len(section.keys)
 
 
-def _missing(section: _Section, symbol: Missing) -> Finding:
+def _missing(sections: list[_Section], symbol: Missing) -> Finding:
+    """One name that is not there is one finding, however many sections and files repeat it."""
     assert symbol.owner is not None
+    section, *others = sections
     names = [name for name in symbol.owner.facts.names if not name.startswith("_")]
     return RULE.finding(
         section.path,
         section.at,
         f"`{symbol.module}` defines no `{symbol.name}`, which this section makes",
         help=f"name what is there{nearest(str(symbol.name), sorted(names))}",
-        related=[Related(symbol.owner.path, 1, "the module")],
+        related=[
+            Related(symbol.owner.path, 1, "the module"),
+            *(Related(each.path, each.at[0], "the same here") for each in others),
+        ],
         context=section.made,
     )
 

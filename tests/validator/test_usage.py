@@ -241,6 +241,7 @@ TREE = {
     "parts/old.py": "def start():\n    return gone_3\n",
     "parts/vendor/copied.py": "def policy():\n    return gone_4\n",
     "tests/test_losses.py": "def test_policy():\n    return gone_5\n",
+    "archived_scripts/train.py": "print(gone_9)\n\nif __name__ == '__main__':\n    print(gone_9)\n",
     "recipes/reward.yaml": "model: parts.models.Reward\n",
 }
 
@@ -262,7 +263,7 @@ def test_what_no_program_comes_to_is_a_note(
     monkeypatch.chdir(tmp_path)
     found = _severities(tmp_path, TREE, capsys, ".")
     assert {name for name, severity in found.items() if severity == "error"} == {f"here_{n}" for n in range(1, 13)}
-    assert {name for name, severity in found.items() if severity == "note"} == {f"gone_{n}" for n in range(1, 9)}
+    assert {name for name, severity in found.items() if severity == "note"} == {f"gone_{n}" for n in range(1, 10)}
 
 
 def test_what_no_call_leads_to_is_a_note_and_what_users_may_call_a_warning(

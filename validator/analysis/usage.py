@@ -24,7 +24,7 @@ from validator.flow.objects import runs
 from validator.flow.program.symbols import is_plain
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
-from validator.flow.queries.outside_program import is_foreign, is_test
+from validator.flow.queries.outside_program import is_archived, is_foreign, is_test
 from validator.flow.values import Obj
 from validator.ir import Value as Instruction
 from validator.ir.model import CallShape
@@ -74,6 +74,8 @@ class Usage:
             return Idle("note", "it is in a test")
         if is_foreign(path):
             return Idle("note", "it is in a copy of somebody else's code")
+        if is_archived(path):
+            return Idle("note", "its folder says that it is of the past")
         module = self._by_path.get(path)
         around = list(self._around(module, line)) if module is not None else []
         unused = [unit for unit in around if not self._is_used(unit)] if self.has_programs else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 from validator.files.programs import ProgramPath, is_called_test, is_in_tests
@@ -9,9 +10,12 @@ from validator.files.programs import ProgramPath, is_called_test, is_in_tests
 # Not `scripts`, `tools` and `examples`: many projects keep the programs there that people train with.
 _FOLDERS = frozenset({
     "benchmark", "benchmarks", "bench", "demo", "demos", "doc", "docs", "tutorial", "tutorials", "notebooks",
-    "manim_animations", "ci", "docker", "legacy", "third_party",
+    "manim_animations", "ci", "docker", "legacy", "deprecated", "third_party",
 })  # fmt: skip
 _BY_HAND = frozenset({"example", "examples", "script", "scripts", "tool", "tools"})
+
+# Words in the name of a folder that is kept as it was, and is not meant to run any more.
+_KEPT = frozenset({"archive", "archived", "archives", "attic", "deprecated", "obsolete"})
 
 _FOREIGN = frozenset(
     {"third_party", "thirdparty", "vendor", "vendored", "_vendor", "3rdparty", "external", "externals"}
@@ -22,6 +26,12 @@ _FOREIGN = frozenset(
 def is_foreign(path: str) -> bool:
     """Whether a file is a copy of somebody else's code."""
     return not _FOREIGN.isdisjoint(path.split("/")[:-1])
+
+
+@cache
+def is_archived(path: str) -> bool:
+    """Whether a file lies in a folder that says of itself that it is of the past."""
+    return any(not _KEPT.isdisjoint(re.split(r"[^a-z]+", folder.lower())) for folder in path.split("/")[:-1])
 
 
 def is_aside(path: str) -> bool:
