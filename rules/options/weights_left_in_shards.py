@@ -6,7 +6,8 @@ What it does
     false, where the project calls `save_model` of a Trainer. So it is with a file for `accelerate launch` with
     `zero_stage: 3` and `zero3_save_16bit_model: false`, or with such a file of DeepSpeed, where the project asks an
     Accelerator for `get_state_dict`.
-    Silent where code, a script or a text of the project speaks of what puts the shards together (`zero_to_fp32`).
+    Silent about a Trainer where code, a script or a text of the project speaks of what puts the shards together
+    (`zero_to_fp32`): it saves them. An Accelerator raises.
 
 Why is this bad
     The Trainer cannot collect the weights: it writes a checkpoint of DeepSpeed instead, with the state of the
@@ -47,10 +48,9 @@ _JOINING = (b"zero_to_fp32", b"from_zero_checkpoint")  # names of what puts the 
 
 
 def check_project(project: Project) -> Iterator[Finding]:
-    if any(word in source.data for source in project.files.values() for word in _JOINING):
-        return
     queries = project.analysis(Queries)
-    saving = _saving(queries)
+    joined = any(word in source.data for source in project.files.values() for word in _JOINING)
+    saving = _saving(queries) if not joined else None
     if saving is not None:
         yield from _of_trainers(project, saving)
     gathering = _gathering(queries)
@@ -88,7 +88,7 @@ def _of_launches(project: Project, gathering: Place) -> Iterator[Finding]:
                 setting.at,
                 f"`{name}` is {'false' if setting.value is False else 'left out'}: `{gathering.text}`{gathering.where}"
                 " raises ValueError where a program is launched with this file",
-                help=f"set `{name}` to true, or say how the shards are put together (`zero_to_fp32.py`)",
+                help=f"set `{name}` to true, or save with `save_checkpoint` instead",
                 related=[Related(gathering.unit.path, gathering.at[0], "the weights are asked for here")],
                 context=f"{path}:{name}",
             )

@@ -8,11 +8,14 @@ import os
 LANGUAGES = {
     ".py": "python", ".pyi": "python", ".pyw": "python",
     ".sh": "shell", ".bash": "shell", ".slurm": "shell", ".sbatch": "shell",
-    ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".toml": "toml",
+    ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".conf": "json", ".toml": "toml",
 }  # fmt: skip
 
 CONFIGURATION = frozenset({"yaml", "json", "toml"})
 """Languages of configuration files: what cannot be read as one is data, and no finding."""
+
+SETTINGS = tuple(suffix for suffix, kind in LANGUAGES.items() if kind in CONFIGURATION)
+"""Their suffixes."""
 
 MAX_CONFIGURATION = 400_000  # bytes; larger ones are data sets and lock files
 

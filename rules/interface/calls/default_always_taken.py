@@ -143,5 +143,7 @@ CORRECT = (
     + "\n\n@dataclass\nclass Debug(Data):\n    debug_max_samples: int = 1\n",
     # the attribute that is alike is read; it is another one
     _UNION.format(name="_doc_masking", mark=""),
-    _UNION.format(name="doc_masking", mark="").replace(': "Dense | Sparse"', "").replace("load())", "load()._doc_masking)"),
+    _UNION.format(name="doc_masking", mark="")
+    .replace(': "Dense | Sparse"', "")
+    .replace("load())", "load()._doc_masking)"),
 )

@@ -1,7 +1,7 @@
 """What programs of a project send each other as bodies of requests.
 
-client.post(f"{url}/update_weights", json={"names": names})      @app.post("/update_weights")
-                                                                 async def update(request): (await request.json())["names"]
+client.post(f"{url}/weights", json={"names": names})        @app.post("/weights")
+                                                            async def update(request): (await request.json())["names"]
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from validator.analysis.exchanges.asked_keys import Asked, AskedKeys, Path
 from validator.effects.files import Files
 from validator.flow.constructors import PYDANTIC, Constructors
 from validator.flow.program.unit import Unit
@@ -16,7 +17,6 @@ from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Project
-from validator.analysis.exchanges.asked_keys import Asked, AskedKeys, Path
 
 _SENDING = frozenset({"post", "put", "patch"})
 _ADDING = frozenset({"add_post", "add_put", "add_patch", "add_api_route", "add_url_rule"})
@@ -26,7 +26,7 @@ _TOLD = 2  # keys that a sender and a handler have in common, by which they belo
 
 
 class Handler(NamedTuple):
-    """A function that answers requests to a route, the keys that it asks of their bodies, and those dictionaries in them
+    """A function that answers requests to a route, the keys that it asks of their bodies, and the dictionaries in them
     of which it takes all."""
 
     route: str
@@ -86,10 +86,10 @@ def _bodies(queries: Queries, unit: Unit) -> Iterator[Place]:
     """The bodies of requests that a handler reads: `await request.json()`."""
     for number, value in enumerate(unit.code.values):
         place = Place(queries.flow, unit, number)
-        if value.op == "call" and place.method in _BODY and place.receiver is not None:
-            if place.receiver.root.value.op == "param":
-                waited = [user for user in place.users if user.value.op == "await"]
-                yield waited[0] if waited else place
+        asked = place.receiver if value.op == "call" and place.method in _BODY else None
+        if asked is not None and asked.root.value.op == "param":
+            waited = [user for user in place.users if user.value.op == "await"]
+            yield waited[0] if waited else place
 
 
 def _fields(queries: Queries, unit: Unit, call: Place) -> Iterator[Asked]:
@@ -98,7 +98,8 @@ def _fields(queries: Queries, unit: Unit, call: Place) -> Iterator[Asked]:
         for o in Place(queries.flow, unit, number).closed.each if value.op == "param" else ():
             if o[0] in ("inst", "self") and not PYDANTIC.isdisjoint(o[1].external_bases):
                 params = queries.project.analysis(Constructors).of(o[1]) or ()
-                yield from (Asked((p.name,), call, "item" if p.default is None else "get") for p in params if p.kind in _NAMED)
+                named = (param for param in params if param.kind in _NAMED)
+                yield from (Asked((p.name,), call, "item" if p.default is None else "get") for p in named)
 
 
 def _sending(queries: Queries) -> Iterator[tuple[Place, Place, Place]]:

@@ -1,4 +1,4 @@
-"""Objects that something outside of the project gives, of which nothing that the project asks them for tells the class."""
+"""Objects that something outside of the project gives: what the project asks them for does not tell their class."""
 
 from __future__ import annotations
 

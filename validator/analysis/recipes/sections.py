@@ -17,7 +17,7 @@ from validator.analysis.options.namespaces import Namespaces
 from validator.analysis.options.parsers import Parser
 from validator.analysis.recipes.composed import Compositions, Node
 from validator.facts.config_files import MAPPING
-from validator.files.languages import language
+from validator.files.languages import SETTINGS, language
 from validator.flow.callgraph.sections import path_of
 from validator.flow.foreign import is_unknown
 from validator.flow.program.unit import Unit
@@ -34,7 +34,6 @@ _PUTTING = frozenset(
 )
 _ABOUT_PATHS = frozenset({"join", "abspath", "realpath", "expanduser", "str", "Path"})
 _ASKING = frozenset({"get", "pop", "getattr", "hasattr"})
-_SETTINGS = (".yaml", ".yml", ".json", ".toml")
 
 
 class Part(NamedTuple):
@@ -192,7 +191,7 @@ class Sections:
     def _file(self, named: str, near: str = "") -> Iterator[Part]:
         """The one file of that path: below the folder of another, or anywhere in the project."""
         tail = posixpath.normpath(named).lstrip("./")
-        if not tail.endswith(_SETTINGS):
+        if not tail.endswith(SETTINGS):
             return
         files = self.compositions.files
         folder = posixpath.dirname(near)

@@ -16,11 +16,10 @@ from validator.drift.names.occurrences import Occurrence
 from validator.drift.settings.asked_settings import owner_text, reading
 from validator.facts.config_files import Setting, settings_of
 from validator.facts.model import At
+from validator.files.languages import SETTINGS
 from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.source import SourceFile
-
-_SUFFIXES = (".yaml", ".yml", ".json", ".toml")
 
 Keys = dict[tuple[str, ...], dict[str, Setting]]  # by path of a mapping its keys
 
@@ -101,7 +100,7 @@ class NewSettings:
             posixpath.normpath(value.data)
             for unit in units
             for value in unit.code.values
-            if value.op == "const" and isinstance(value.data, str) and value.data.endswith(_SUFFIXES)
+            if value.op == "const" and isinstance(value.data, str) and value.data.endswith(SETTINGS)
         }
         return frozenset(
             source
@@ -158,7 +157,7 @@ class NewSettings:
 
 
 def _is_config(source: SourceFile) -> bool:
-    return source.path.endswith(_SUFFIXES) and not is_test(source.path) and not is_foreign(source.path)
+    return source.path.endswith(SETTINGS) and not is_test(source.path) and not is_foreign(source.path)
 
 
 def _mappings(source: SourceFile) -> Keys:

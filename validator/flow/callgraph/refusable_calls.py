@@ -44,7 +44,7 @@ class Suspects:
             return None  # it hands the call on to what it wraps
         found = [(method, misfit_of(parameters(method), call)) for method in methods]
         known = [(method, misfit) for method, misfit in found if misfit is not None]
-        alike = 0 < len(known) == len(methods) 
+        alike = 0 < len(known) == len(methods)
         return known[0] if alike else None
 
 
