@@ -117,9 +117,17 @@ def _sending(queries: Queries) -> Iterator[tuple[Place, Place, Place]]:
             yield call, url, body
             continue
         for caller in queries.calls_of(call.unit):
-            given = [argument_of(caller.unit, caller.number, call.unit, root.value.data[0]) for root in roots]
-            if None not in given and all(caller is not row[0] for row in queue):
-                queue.append((caller, *(caller.value_at(number) for number in given if number is not None)))
+            outer_url, outer_body = (_passed(caller, call.unit, root) for root in roots)
+            if outer_url is not None and outer_body is not None and all(caller != row[0] for row in queue):
+                queue.append((caller, outer_url, outer_body))
+
+
+def _passed(caller: Place, unit: Unit, value: Place) -> Place | None:
+    """A value in the terms of a caller: what that passes, where it is a parameter."""
+    if value.value.op != "param":
+        return value
+    given = argument_of(caller.unit, caller.number, unit, value.value.data[0])
+    return caller.value_at(given) if given is not None else None
 
 
 def _calls(queries: Queries, names: frozenset[str]) -> Iterator[Place]:
