@@ -24,6 +24,7 @@ from validator.finding import Finding, Related, Severity
 from validator.flow.objects import Objects
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.values.demands import only_target
 from validator.project import Method, Project
 from validator.rule import Rule
 
@@ -66,7 +67,7 @@ def _given_twice(queries: Queries, call: Place, spread: Place, named: list[str])
 
 def _of_callers(queries: Queries, call: Place, name: str) -> Iterator[Finding]:
     """A keyword that callers of the function pass, or would pass to the method that it overrides."""
-    callers = queries.calls_of(call.unit)
+    callers = [caller for caller in queries.calls_of(call.unit) if only_target(caller) is call.unit]
     if call.unit.method is not None and call.unit.method.facts.decorators:  # what decorates it calls it
         callers = list(_asking(queries, call.unit.method))
     passing = [caller for caller in callers if name in caller.value.data.names]
