@@ -13,7 +13,8 @@ What it does
     attribute; a note, but of libraries that are about ranks. Silent where the change makes the call elsewhere, where
     what the function calls makes it on the same thing, or on a module that holds it, where the change takes away the
     object whose method it is, or only asks whether there is what the call needs. A note of a context of precision
-    (`autocast`).
+    (`autocast`). Also a number that each round of a loop raised, in code or in a script, and that only some rounds raise
+    now, as the statement stands in a branch that was beside it before.
 
 Why is this bad
     A barrier, a wait or a `zero_grad` that is no longer passed is missed by no test on one process: the program hangs,
@@ -25,12 +26,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.drift.change import Change
+from validator.drift.statements.counters import Counters, Uncounted
 from validator.drift.statements.effects import Effects, Lost
 from validator.drift.statements.extracted import Extracted
 from validator.finding import Finding, Related
 from validator.rule import Rule
 
-RULE = Rule("MP905", "effect-dropped", "warning", stable_since="0.2.0")
+RULE = Rule("MP905", "effect-dropped", "warning", stable_since="0.2.0", languages=("python", "shell"))
 
 _NAMES = {
     "call": "the call", "context": "the context", "check": "the check", "decorator": "the decorator",
@@ -41,6 +43,19 @@ _NAMES = {
 def check_change(change: Change) -> Iterator[Finding]:
     for lost in (*change.analysis(Effects).lost, *change.analysis(Extracted).lost):
         yield _report(lost)
+    for counter in change.analysis(Counters).rows:
+        yield _counter(counter)
+
+
+def _counter(row: Uncounted) -> Finding:
+    return RULE.finding(
+        row.path,
+        row.at,
+        f"`{row.name}` is raised in some rounds of this loop alone since the change: `{short(row.text)}` stood beside "
+        "the branch that it stands in now",
+        help="put it behind the branch again, or into all of its ways",
+        context=f"{row.where}:{row.name}",
+    )
 
 
 def _report(lost: Lost) -> Finding:
@@ -146,6 +161,25 @@ def train(accelerator, model, optimizer, loader, config):
             optimizer.zero_grad()
         losses.append(loss.detach())
     return losses
+"""
+
+_NODES = """#!/bin/bash
+RANK=0
+for HOST in "$@"; do
+    if [ "$HOST" == "$(hostname)" ]; then
+        bash run.sh $RANK
+    else
+        ssh $HOST bash run.sh $RANK
+{inner}    fi
+{behind}done
+"""
+_BATCHES = """def epochs(loader, model, log):
+    seen = 0
+    for batch in loader:
+        loss = model(batch)
+        if loss > 10:
+            log(loss)
+{inner}{behind}    return seen
 """
 
 INCORRECT = (
@@ -811,6 +845,15 @@ class Buckets:
     _ACCUMULATED.format(
         now="accelerator.clip_grad_norm_(model.parameters(), config.max_norm)  # error: MP905",
     ),
+    # numbers that each round raised
+    "# before: nodes.sh\n"
+    + _NODES.format(inner="", behind="    RANK=$((RANK + 1))\n")
+    + "# file: nodes.sh\n"
+    + _NODES.format(inner="        RANK=$((RANK + 1))  # error: MP905\n", behind=""),
+    "# before: epochs.py\n"
+    + _BATCHES.format(inner="", behind="        seen += 1\n")
+    + "# file: epochs.py\n"
+    + _BATCHES.format(inner="            seen += 1  # error: MP905\n", behind=""),
 )
 CORRECT = (
     # the same is sent by a method of a group; two barriers of which each way passes one
@@ -1498,4 +1541,15 @@ def train(accelerator, model, optimizer, loader):
             optimizer.step()
         print(loss)
 """,
+    # every way counts; a condition that came with the change says when
+    "# before: nodes.sh\n"
+    + _NODES.format(inner="", behind="    RANK=$((RANK + 1))\n")
+    + "# file: nodes.sh\n"
+    + _NODES.format(inner="        RANK=$((RANK + 1))\n", behind="").replace(
+        "bash run.sh $RANK\n    else", "bash run.sh $RANK\n        RANK=$((RANK + 1))\n    else"
+    ),
+    "# before: epochs.py\n"
+    + _BATCHES.format(inner="", behind="        seen += 1\n")
+    + "# file: epochs.py\n"
+    + _BATCHES.format(inner="", behind="        if batch:\n            seen += 1\n"),
 )

@@ -138,6 +138,25 @@ def advantages_here(rewards, samples):
     return mine * samples["mask"]
 """
 
+_COUNTED = """import torch.distributed as dist
+
+
+def sum_over_ranks(value):
+    dist.all_reduce(value)
+    return value
+
+
+class Tensors:
+    def stats(self, rows):
+        {keys}
+        found = {{}}
+        for key in {over}:{mark}
+            found[key] = {does}
+        return found
+"""
+_GATHERED_KEYS = """every = [None] * dist.get_world_size()
+        dist.all_gather_object(every, list(rows.keys()))
+        keys = sorted({key for some in every for key in some})"""
 _SEEDED = """class Workers:
     def __init__(self, number, connections):
         self.number, self.connections = number, connections
@@ -805,6 +824,13 @@ def agreed(path, names):
     + _SEEDED.format(seeds="seed = [seed + i * 10086 for i in range(self.number)]", port="port").replace(
         "port)\n", "port)  # error: MP913\n"
     ),
+    # how often ranks meet was the same on all of them
+    "# before: stats.py\n"
+    + _COUNTED.format(keys=_GATHERED_KEYS, over="keys", does="sum_over_ranks(rows[key])", mark="")
+    + "# file: stats.py\n"
+    + _COUNTED.format(
+        keys="keys = sorted(rows.keys())", over="keys", does="sum_over_ranks(rows[key])", mark="  # error: MP913"
+    ),
 )
 
 CORRECT = (
@@ -1234,4 +1260,9 @@ def agreed(path):
     + _SEEDED.format(seeds="seed = [seed + i * 10086 for i in range(self.number)]", port="port + i")
     + "# file: workers.py\n"
     + _SEEDED.format(seeds="seed = [seed + worker for worker in range(self.number)]", port="port + 2 * i"),
+    # nothing that ranks do together in a round
+    "# before: stats.py\n"
+    + _COUNTED.format(keys=_GATHERED_KEYS, over="keys", does="rows.get(key)", mark="")
+    + "# file: stats.py\n"
+    + _COUNTED.format(keys="keys = sorted(rows.keys())", over="keys", does="rows.get(key)", mark=""),
 )

@@ -22,7 +22,7 @@ from validator.drift.statements.drops import Drops
 from validator.drift.statements.effects import Effects
 from validator.drift.statements.intention import Intention
 from validator.drift.statements.named_effects import sounds_collective, table
-from validator.drift.statements.surroundings import called, called_names, is_told, name_of_call
+from validator.drift.statements.surroundings import called, called_names, is_told, last_name, name_of_call
 from validator.effects.reduced_values import contents, made_of
 from validator.facts.model import At
 from validator.finding import Severity
@@ -70,10 +70,10 @@ class Decisions:
 
     def _of_pair(self, pair: Pair, old: list[Statement], new: list[Statement], edits: list[Edit]) -> Iterator[Decided]:
         for before, now in _counterparts(old, new, edits):
-            asked = (self._place(self.change.before, pair.old, before, part) for part in _asked(before.node))
+            asked = (self._place(self.change.before, pair.old, before, part) for part in self._asked_in(before))
             was = [place for place in asked if place is not None]
             shared = [call for place in was for call in _sources(place) if self._gave_all(call)]
-            for part in _asked(now.node) if shared else ():
+            for part in self._asked_in(now) if shared else ():
                 place = self._place(self.change.after, pair.new, now, part)
                 if place is None or self._is_of_all(place) or any(_spelled(each) == _spelled(place) for each in was):
                     continue
@@ -82,6 +82,15 @@ class Decisions:
                 if by is not None and severity is not None:
                     yield self._decided(pair, now, part, by, edits)._replace(severity=severity)
                     break
+
+    def _asked_in(self, statement: Statement) -> list[ast.expr]:
+        """The expressions by which a statement decides, or that it hands on; of a loop what it goes through, where
+        ranks meet in its rounds."""
+        node = statement.node
+        if isinstance(node, ast.For):
+            calls = (each for each in ast.walk(node) if isinstance(each, ast.Call))
+            return [node.iter] if any(self._may_meet(last_name(each.func)) for each in calls) else []
+        return _asked(node)
 
     def _place(self, side: Side, unit: Unit, statement: Statement, part: ast.expr) -> Place | None:
         """The value that a part of a statement is: of a test what is branched by."""
@@ -130,6 +139,7 @@ class Decisions:
     def _decided(self, pair: Pair, now: Statement, part: ast.expr, by: Place, edits: list[Edit]) -> Decided:
         text = ast.unparse(part)
         does = "decides" if isinstance(now.node, ast.If | ast.While) else "is handed on"
+        does = "decides how often ranks meet" if isinstance(now.node, ast.For) else does
         lines = [each.new.node.lineno for each in edits if each.new is not None and each.new.node is not now.node]
         near = [line for line in lines if line <= now.node.lineno]
         said = (
@@ -154,7 +164,7 @@ def _counterparts(
     kept = (
         [s for s in rows if not any(s.node is each.node for each in part)] for rows, part in ((old, gone), (new, came))
     )
-    yield from (row for row in zip(*kept, strict=False) if _asked(row[1].node))
+    yield from (row for row in zip(*kept, strict=False) if _asked(row[1].node) or isinstance(row[1].node, ast.For))
     yield from (
         (each.old, each.new) for each in edits if each.old and each.new and type(each.old.node) is type(each.new.node)
     )

@@ -1,0 +1,194 @@
+"""A value that a change lets arrive no longer where it was taken before.
+
+What it does
+    Looks at four ways on which a value is lost though all of its takers stand as before:
+    a key that a mapping gave behind another one which it spreads (`{**row, "address": address}`), and gives before it
+    now, so that the other one has the last word;
+    a keyword that a function read out of its `**kwargs`, and takes out of it now (`kwargs.pop`), where it puts the key
+    back on some of its ways, or what it hands `**kwargs` on to takes a parameter of the name;
+    an argument that one call no longer gives, while all other calls give it and the function has a default;
+    a member of an object that was given to what has its name (`mp_pg=context.mp_pg`), in whose place another member of
+    the same object stands.
+    Of the last two nothing is said where the change speaks of either of both in other lines, too.
+
+Why is this bad
+    Nothing raises: a default, None or the value of a neighbour takes the place. What comes of it is a rank that waits
+    for another address, a checkpoint of other weights, a norm of one stage alone.
+
+References
+    https://docs.python.org/3/reference/expressions.html#dictionary-displays
+    https://docs.python.org/3/library/stdtypes.html#dict.pop
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from rules.changes.effect_dropped import short
+from validator.drift.arriving.left_to_default import LeftOut, LeftToDefault
+from validator.drift.arriving.namesakes import Namesake, Namesakes
+from validator.drift.arriving.overridden import Overridden, OverriddenKeys
+from validator.drift.arriving.taken_out import TakenOut, TakenOutKeys
+from validator.drift.change import Change
+from validator.finding import Finding, Related
+from validator.rule import Rule
+
+RULE = Rule("MP917", "value-lost", "warning", stable_since="1.1")
+
+
+def check_change(change: Change) -> Iterator[Finding]:
+    for key in change.analysis(OverriddenKeys).rows:
+        yield _overridden(key)
+    for taken in change.analysis(TakenOutKeys).rows:
+        yield _taken(taken)
+    for left in change.analysis(LeftToDefault).rows:
+        yield _left(left)
+    for other in change.analysis(Namesakes).rows:
+        yield _namesake(other)
+
+
+def _overridden(row: Overridden) -> Finding:
+    unit = row.pair.new
+    return RULE.finding(
+        unit.path,
+        unit.module.source_text.at(row.at),
+        f"`{short(row.by)}` has the last word about `{short(row.key)}` since the change, and what is given here had it "
+        "before",
+        help=f"before: `{short(row.before)}`",
+        context=f"{unit.qualname}:{row.key}",
+    )
+
+
+def _taken(row: TakenOut) -> Finding:
+    unit, called = row.pair.new, short(ast.unparse(row.taker.func))
+    way = f"puts it back in line {row.back} on some ways alone" if row.back else "which takes a parameter of the name"
+    said = f"`{row.key}` is taken out of `{row.kept}` here since the change, and was only read"
+    text = f"{said}: `{unit.qualname}` {way}" if row.back else f"{said}: it no longer reaches `{called}`, {way}"
+    return RULE.finding(
+        unit.path,
+        unit.module.source_text.at(row.at),
+        text,
+        help=f"before: `{short(row.before)}`",
+        related=[Related(unit.path, row.taker.lineno, f"`{row.kept}` goes on to `{called}` here")],
+        context=f"{unit.qualname}:{row.key}",
+    )
+
+
+def _left(row: LeftOut) -> Finding:
+    unit, call = row.drop.pair.new, row.drop.new
+    assert isinstance(call, ast.Call)
+    assert row.drop.edit.old is not None
+    called = short(ast.unparse(call.func))
+    count = f"all {len(row.others)} other calls give" if len(row.others) > 1 else "the other call gives"
+    return RULE.finding(
+        unit.path,
+        unit.module.source_text.at(call),
+        f"`{called}` has `{row.name}={row.default}` by default here since the change; {count} it",
+        help=f"before: `{short(row.drop.edit.old.text)}`",
+        related=[Related(site.unit.path, site.call.at[0], f"`{row.name}` is given here") for site in row.others[:3]],
+        context=f"{unit.qualname}:{called}:{row.name}",
+    )
+
+
+def _namesake(row: Namesake) -> Finding:
+    unit = row.pair.new
+    assert row.edit.old is not None
+    return RULE.finding(
+        unit.path,
+        unit.module.source_text.at(row.new),
+        f"`{row.taker}` gets `{short(ast.unparse(row.new))}` since the change, and got what has its name before",
+        help=f"before: `{short(row.edit.old.text)}`",
+        context=f"{unit.qualname}:{row.taker}",
+        severity=row.severity,
+    )
+
+
+_SOURCE = """# before: rl/envs.py
+def written(source, address):
+    row = dict(source)
+    return {{"serve": {{**row.get("serve", {{}}), "address": address}}}}
+# file: rl/envs.py
+def written(source, address):
+    row = dict(source)
+    return {{"serve": {serve}}}{mark}
+"""
+
+_SAVED = """# before: rl/model.py
+class Wrapped:
+    def save_pretrained(self, *args, **kwargs):
+        state_dict = kwargs.get("state_dict", None)
+        if state_dict is None:
+            state_dict = self.state_dict()
+            kwargs["state_dict"] = state_dict
+        return self.base.save_pretrained(*args, **kwargs)
+# file: rl/model.py
+class Wrapped:
+    def save_pretrained(self, *args, **kwargs):
+        state_dict = kwargs.pop("state_dict", None){mark}
+        if state_dict is None:
+            state_dict = self.state_dict()
+            {back}
+        return self.base.save_pretrained(*args, **kwargs{more})
+"""
+
+_LOADED = """# before: rl/train.py
+def loader(rows, non_dp_size=1, max_epochs=None):
+    return rows[::non_dp_size], max_epochs
+
+
+def train(config, rows, test):
+    first = loader(rows, config.cp)
+    second = loader(test, config.cp, max_epochs=1)
+    return first, second
+# file: rl/train.py
+def loader(rows, non_dp_size=1, max_epochs=None):
+    return rows[::non_dp_size], max_epochs
+
+
+def train(config, rows, test):
+    first = loader(rows{first})
+    second = loader(test, max_epochs=1){mark}
+    return first, second
+"""
+
+_CLIPPED = """# before: rl/clip.py
+def clip(parameters, mp_pg, max_norm):
+    return parameters, mp_pg, max_norm
+
+
+class Trainer:
+    def step(self):
+        norm = clip(self.parameters, mp_pg=self.context.mp_pg, max_norm=1.0)
+        self.sum = self.context.tp_pg, norm
+        return norm
+# file: rl/clip.py
+def clip(parameters, mp_pg, max_norm):
+    return parameters, mp_pg, max_norm
+
+
+class Trainer:
+    def step(self):
+        norm = clip(self.parameters, mp_pg=self.context.{given}, max_norm=1.0){mark}
+        self.sum = self.context.tp_pg, norm
+        return norm
+"""
+
+_MARK = "  # error: MP917"
+
+INCORRECT = (
+    _SOURCE.format(serve='{"address": address, **row.get("serve", {})}', mark=_MARK),
+    _SAVED.format(mark=_MARK, back='kwargs["state_dict"] = state_dict', more=""),
+    _LOADED.format(first=", config.cp", mark=_MARK),
+    _CLIPPED.format(given="tp_pg", mark=_MARK),
+)
+
+CORRECT = (
+    # the mapping that is spread is another one; the key is handed on by its name
+    _SOURCE.format(serve='{"address": address, "port": 1}', mark=""),
+    _SAVED.format(mark="", back="self.saved = True", more=", state_dict=state_dict"),
+    # both calls leave it out
+    _LOADED.format(first="", mark=""),
+    # one of the kind that the name says
+    _CLIPPED.format(given="actor_mp_pg", mark=""),
+)
