@@ -250,6 +250,30 @@ torchrun --nproc_per_node 8 src/train.py \\
     --gradient_accumulation_steps 2
 """
 
+_AVERAGED = """# before: kl.py
+import torch
+import torch.distributed as dist
+
+
+def told(kl, stats):
+    kl = kl.mean()
+    dist.all_reduce(kl, dist.ReduceOp.AVG)
+    stats["kl"] = torch.sqrt(kl).item()
+    stats["step"] = stats["step"] + 1
+    return stats
+# file: kl.py
+import torch
+import torch.distributed as dist
+
+
+def told(kl, stats):
+    kl = kl.mean()
+    {first}
+    {second}
+    {third}
+    return stats
+"""
+
 INCORRECT = (
     # a constructor reads what one rank writes
     _PREPARED.format(words="open(words).read().split()", mark="  # error: MP912"),
@@ -590,6 +614,12 @@ def forward(hidden, inputs, parts):
     _QUEUED.format(size="16  # error: MP912"),
     # a file states what scripts give otherwise; they are started from another folder
     _LAUNCHED.format(steps="1", mark="  # error: MP912"),
+    # a function is given what the collective has not yet made
+    _AVERAGED.format(
+        first='stats["kl"] = torch.sqrt(kl).item()  # error: MP912',
+        second="dist.all_reduce(kl, dist.ReduceOp.AVG)",
+        third='stats["step"] = stats["step"] + 1',
+    ),
 )
 
 CORRECT = (
@@ -918,4 +948,10 @@ class Trainer:
     _QUEUED.format(size="15"),
     _LAUNCHED.format(steps=2, mark=""),
     _LAUNCHED.format(steps='"auto"', mark=""),
+    # another statement came before it
+    _AVERAGED.format(
+        first='stats["step"] = stats["step"] + 1',
+        second="dist.all_reduce(kl, dist.ReduceOp.AVG)",
+        third='stats["kl"] = torch.sqrt(kl).item()',
+    ),
 )

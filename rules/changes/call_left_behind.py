@@ -11,7 +11,7 @@ What it does
     as a text. Where several definitions may be reached, the call must fit none of them any more, or those that take
     it must stand in for the one that does not. A command that runs a shell script counts as a call, too: it is a
     warning where another variable takes an argument's position since the change, and one of the two variables had,
-    or has now, a position of its own.
+    or has now, a position of its own; and where a command that another one was handed (`\\&\\&`) runs by itself now.
 
 Why is this bad
     TypeError when the line runs, on every path that nobody ran after the change; or a wrong argument in silence.
@@ -30,6 +30,7 @@ from validator.drift.interfaces.calls import constructor
 from validator.drift.interfaces.script_positions import Moved, ScriptPositions
 from validator.drift.interfaces.signatures import Broken, Signatures
 from validator.drift.interfaces.spread_keywords import SpreadKeywords
+from validator.drift.statements.split_commands import Split, SplitCommands
 from validator.finding import Finding, Related, Severity
 from validator.rule import Rule
 
@@ -43,6 +44,20 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield _report(broken)
     for moved in change.analysis(ScriptPositions).moved:
         yield _moved(moved)
+    for split in change.analysis(SplitCommands).rows:
+        yield _split(split)
+
+
+def _split(row: Split) -> Finding:
+    return RULE.finding(
+        row.path,
+        row.at,
+        f"`{row.command}` is a command of its own since the change, and was handed to `{row.given_to}` before: it runs"
+        " where the script runs",
+        help="write the backslashes again",
+        context=f"{row.given_to}:{row.command}",
+        severity="warning",
+    )
 
 
 def _moved(row: Moved) -> Finding:
@@ -192,6 +207,12 @@ parser = argparse.ArgumentParser()
 parser.add_argument("--model", default="plain_small")
 args = parser.parse_args()
 model = getattr(models, args.model)(depth=3){mark}
+"""
+
+_HANDED = """# before: launch.sh
+python mason.py --gpus 8 -- source setup.sh \\&\\& python train.py --lr {lr}
+# file: launch.sh
+python mason.py --gpus 8 -- source setup.sh {joined} python train.py --lr {new}{mark}
 """
 
 INCORRECT = (
@@ -530,6 +551,8 @@ import subprocess
 def start(rank):
     subprocess.run(["bash", "node.sh", str(rank)], check=True)  # error: MP902
 """,
+    # a command that ran within another one
+    _HANDED.format(lr=1, joined="&&", new=1, mark="  # error: MP902"),
 )
 CORRECT = (
     _CHOSEN.format(more=", depth=2", mark=""),
@@ -727,4 +750,6 @@ bash node.sh $i
 # file: all.sh
 bash node.sh small.yaml $i
 """,
+    # still handed on
+    _HANDED.format(lr=1, joined="\\&\\&", new=2, mark=""),
 )

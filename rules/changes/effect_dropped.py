@@ -13,8 +13,8 @@ What it does
     attribute; a note, but of libraries that are about ranks. Silent where the change makes the call elsewhere, where
     what the function calls makes it on the same thing, or on a module that holds it, where the change takes away the
     object whose method it is, or only asks whether there is what the call needs. A note of a context of precision
-    (`autocast`). Also a number that each round of a loop raised, in code or in a script, and that only some rounds raise
-    now, as the statement stands in a branch that was beside it before.
+    (`autocast`). Also a number that each round of a loop raised, in code or in a script, and that only some rounds
+    raise now, as the statement stands in a branch that was beside it before.
 
 Why is this bad
     A barrier, a wait or a `zero_grad` that is no longer passed is missed by no test on one process: the program hangs,

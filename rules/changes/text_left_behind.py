@@ -15,8 +15,8 @@ What it does
     there (`getattr(config, "use_flash", False)`), or is what all others of the kind are given (`dict(type="Collect",
     …)`); a keyword that was a parameter and falls into a `**` where it is lost; and a parameter that fields or options
     filled by its name, handed on as a whole, which have the old one; and a value of a recipe that nothing in the
-    program knows, where a function asks for the one of before among several and raises for all others. Silent where
-    the change itself writes the old text too, as an alias, or the new one in a statement that stands for none with the
+    program knows, where a function asks for the one of before among several and raises for all others, or has no
+    `else` for them. Silent where the change itself writes the old text too, as an alias, or the new one in a statement that stands for none with the
     old one.
 
 Why is this bad
@@ -86,7 +86,7 @@ def _unknown(row: UnknownChoice) -> Finding:
         row.path,
         row.setting.value_at,
         f"nothing knows `{value}`, which was `{row.old}` before the change: `{taker}` asks for "
-        f"{', '.join(map(repr, row.choices))}, and raises for others",
+        f"{', '.join(map(repr, row.choices))}, and {'raises' if row.refuses else 'has nothing'} for others",
         help=f"give `{name}` one of these, or let `{taker}` take `{value}`",
         related=[Related(row.unit.path, row.line, f"`{row.old}` is asked for here")],
         context=f"{'.'.join(row.setting.path)}:{row.old}>{value}",
@@ -448,6 +448,34 @@ def sample(steps=50, **options):
     return timesteps, make_betas(options["{name}"])
 """
 
+_SEARCHED = """# before: sweep.yaml
+lr:
+  strategy: choice
+  values: [1, 2]
+# file: sweep.yaml
+lr:
+  strategy: {now}
+  values: [1, 2]
+# file: sweep.py
+import sys
+
+import yaml
+
+
+def space_of(value):
+    strategy = value["strategy"]
+    if strategy == "choice":
+        return ("any", value["values"])
+    elif strategy == "grid":
+        return ("all", value["values"]){more}
+
+
+def main():
+    with open(sys.argv[1]) as file:
+        config = yaml.safe_load(file)
+    return {{key: space_of(value) for key, value in config.items()}}
+"""
+
 INCORRECT = (
     # an attribute of a library's object, which the project alone reads, with a default
     _given("rl/train.py", _CONFIGURED, "use_start_end", "start_end_tokens", _CAPTIONER, _ERROR),
@@ -648,6 +676,8 @@ def masked(config, loss):
     # a value of a recipe that the function which asks for it does not know; one word, of what is called alike
     _SPACED.format(name="beta_schedule", spacing="trailing  # error: MP908", schedule="cosine"),
     _SPACED.format(name="beta_schedule", spacing="uniform_trailing", schedule="squared  # error: MP908"),
+    # code that has nothing for what it does not know
+    _SEARCHED.format(now="grid_search  # error: MP908", more=""),
 )
 CORRECT = (
     # who asks was changed, too, or asks for both
@@ -876,4 +906,7 @@ def share(model, size):
     # another choice; one word, of what is called otherwise
     _SPACED.format(name="beta_schedule", spacing="uniform", schedule="linear"),
     _SPACED.format(name="betas", spacing="uniform", schedule="squared"),
+    # a choice that is known; an `else` for all others
+    _SEARCHED.format(now="grid", more=""),
+    _SEARCHED.format(now="grid_search", more="\n    else:\n        return value"),
 )

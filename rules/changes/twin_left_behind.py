@@ -4,7 +4,8 @@ What it does
     Compares what a change altered in a function with the functions of the same name (siblings of a family, versions of
     a module, recipes) and those of the same file that share most of its statements. Reports a statement that one of
     them still has as it was: a warning where it is about ranks, else a note, as twins may part on purpose. Reports also
-    a parameter that one of several functions of one signature lost while callers that choose among them pass it.
+    a parameter that one of several functions of one signature lost while callers that choose among them pass it; and
+    an argument of a decorator of one of two methods whose names begin alike, while the other has it as both had it.
 
 Why is this bad
     What is mended in one of two twins is still wrong in the other; what is broken in one of them makes two backends
@@ -13,10 +14,12 @@ Why is this bad
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from rules.changes.effect_dropped import short
 from validator.drift.change import Change
+from validator.drift.statements.decorators import Decorators, Redecorated
 from validator.drift.statements.twins import Left, Twins, Untwinned
 from validator.finding import Finding, Related
 from validator.rule import Rule
@@ -30,6 +33,21 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield _statement(left)
     for row in twins.parameters:
         yield _parameter(row)
+    for decorated in change.analysis(Decorators).rows:
+        yield _decorated(decorated)
+
+
+def _decorated(row: Redecorated) -> Finding:
+    was, now = short(ast.unparse(row.old)), short(ast.unparse(row.new))
+    return RULE.finding(
+        row.cls.path,
+        row.cls.module.source_text.at(row.new),
+        f"`{row.function.name}` is registered with `{row.name}={now}` since the change, and `{row.twin.name}` with"
+        f" `{was}` as both were",
+        help="change both, or neither",
+        related=[Related(row.cls.path, row.twin.lineno, f"`{row.twin.name}` has it as it was")],
+        context=f"{row.cls.qualname}.{row.function.name}:{row.name}",
+    )
 
 
 def _statement(left: Left) -> Finding:
@@ -75,6 +93,51 @@ def _renamed(row: Untwinned) -> Finding:
         context=f"{twin.qualname}:{row.name}",
     )
 
+
+_WORKERS = """# before: workers.py
+from registry import Mode, register
+
+
+class Worker:
+    @register(mode=Mode.PROTO)
+    def update_actor(self, rows):
+        return rows
+
+    @register(mode=Mode.PROTO)
+    def update_critic(self, rows):
+        return rows
+
+    @register(mode=Mode.METRICS)
+    def measure(self, rows):
+        return rows
+# file: workers.py
+from registry import Mode, register
+
+
+class Worker:
+    @register(mode=Mode.{actor})
+    def update_actor(self, rows):
+        return rows
+
+    @register(mode=Mode.METRICS){mark}
+    def update_critic(self, rows):
+        return rows
+
+    @register(mode=Mode.METRICS)
+    def measure(self, rows):
+        return rows
+# file: registry.py
+class Mode:
+    PROTO, METRICS = range(2)
+
+
+def register(mode):
+    def keep(function):
+        function.mode = mode
+        return function
+
+    return keep
+"""
 
 INCORRECT = (
     """# before: rl/meshes.py
@@ -207,6 +270,8 @@ import importlib
 def load(path):
     return getattr(importlib.import_module(path), "generate")
 """,
+    # a decorator of one of two methods
+    _WORKERS.format(actor="PROTO", mark="  # error: MP907"),
 )
 CORRECT = (
     # the call that passes it stands in one of the two, which hands on to what it wraps
@@ -312,4 +377,5 @@ class Algorithm:
     def update(self, last):
         self.policy.reset(states=last)
 """,
+    _WORKERS.format(actor="METRICS", mark=""),
 )

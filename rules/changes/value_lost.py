@@ -1,15 +1,16 @@
 """A value that a change lets arrive no longer where it was taken before.
 
 What it does
-    Looks at four ways on which a value is lost though all of its takers stand as before:
+    Looks at five ways on which a value is lost though all of its takers stand as before:
     a key that a mapping gave behind another one which it spreads (`{**row, "address": address}`), and gives before it
     now, so that the other one has the last word;
     a keyword that a function read out of its `**kwargs`, and takes out of it now (`kwargs.pop`), where it puts the key
     back on some of its ways, or what it hands `**kwargs` on to takes a parameter of the name;
     an argument that one call no longer gives, while all other calls give it and the function has a default;
     a member of an object that was given to what has its name (`mp_pg=context.mp_pg`), in whose place another member of
-    the same object stands.
-    Of the last two nothing is said where the change speaks of either of both in other lines, too.
+    the same object stands;
+    a text that values are filled into (`"-l %s -c %s" % …`), of which two parts changed places without their values.
+    Of arguments and members nothing is said where the change speaks of them in other lines, too.
 
 Why is this bad
     Nothing raises: a default, None or the value of a neighbour takes the place. What comes of it is a rank that waits
@@ -29,6 +30,7 @@ from rules.changes.effect_dropped import short
 from validator.drift.arriving.left_to_default import LeftOut, LeftToDefault
 from validator.drift.arriving.namesakes import Namesake, Namesakes
 from validator.drift.arriving.overridden import Overridden, OverriddenKeys
+from validator.drift.arriving.placeholders import Placeholders, Refilled
 from validator.drift.arriving.taken_out import TakenOut, TakenOutKeys
 from validator.drift.change import Change
 from validator.finding import Finding, Related
@@ -46,6 +48,8 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield _left(left)
     for other in change.analysis(Namesakes).rows:
         yield _namesake(other)
+    for filled in change.analysis(Placeholders).rows:
+        yield _refilled(filled)
 
 
 def _overridden(row: Overridden) -> Finding:
@@ -57,6 +61,19 @@ def _overridden(row: Overridden) -> Finding:
         "before",
         help=f"before: `{short(row.before)}`",
         context=f"{unit.qualname}:{row.key}",
+    )
+
+
+def _refilled(row: Refilled) -> Finding:
+    unit = row.pair.new
+    assert row.edit.old is not None
+    return RULE.finding(
+        unit.path,
+        unit.module.source_text.at(row.at),
+        f"what is filled in behind `{row.now}` since the change was filled in behind `{row.before}`: two places of the "
+        "text changed, and the values did not",
+        help=f"before: `{short(row.edit.old.text)}`",
+        context=f"{unit.qualname}:{row.before}>{row.now}",
     )
 
 
@@ -174,6 +191,14 @@ class Trainer:
         return norm
 """
 
+_STARTED = """# before: rl/start.py
+def command(latest, cache):
+    return "python train.py -l %s -c %s" % (latest, cache)
+# file: rl/start.py
+def command(latest, cache):
+    return "python train.py {text}" % ({values}){mark}
+"""
+
 _MARK = "  # error: MP917"
 
 INCORRECT = (
@@ -181,6 +206,7 @@ INCORRECT = (
     _SAVED.format(mark=_MARK, back='kwargs["state_dict"] = state_dict', more=""),
     _LOADED.format(first=", config.cp", mark=_MARK),
     _CLIPPED.format(given="tp_pg", mark=_MARK),
+    _STARTED.format(text="-c %s -l %s", values="latest, cache", mark=_MARK),
 )
 
 CORRECT = (
@@ -191,4 +217,6 @@ CORRECT = (
     _LOADED.format(first="", mark=""),
     # one of the kind that the name says
     _CLIPPED.format(given="actor_mp_pg", mark=""),
+    # the values as well
+    _STARTED.format(text="-c %s -l %s", values="cache, latest", mark=""),
 )

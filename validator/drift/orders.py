@@ -29,7 +29,7 @@ from validator.models import models
 _ASKING = frozenset({"exists", "isfile", "isdir", "listdir", "glob", "iterdir"})  # of files, without reading them
 _STARTING = frozenset({"isend", "irecv", "batch_isend_irecv"})
 _ASIDE = frozenset({"group", "src", "dst", "op", "async_op", "process_group"})  # arguments that are not transferred
-_USES = ("binary", "compare", "item", "store_item", "store_attr")
+_USES = ("binary", "compare", "item", "store_item", "store_attr", "call")
 
 
 class Turned(NamedTuple):

@@ -1,5 +1,5 @@
 """Values of recipes that a change replaced by one which nothing in the program knows, where code asks for the one of
-before among several and raises for all others.
+before among several and raises for all others, or has nothing for them.
 
 The way of a setting to the code that reads it is often lost (`**config`), and its name changes on it. The value itself
 tells: one of several words, or one that is asked of what is called like the setting.
@@ -7,6 +7,7 @@ tells: one of several words, or one that is asked of what is called like the set
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from functools import cached_property
@@ -15,6 +16,7 @@ from typing import NamedTuple
 from validator.drift.change import Change
 from validator.drift.names.occurrences import variable_or_link
 from validator.drift.names.texts import constants
+from validator.drift.statements.differences import node_of
 from validator.facts.config_files import Setting, settings_of
 from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign
@@ -31,6 +33,7 @@ class UnknownChoice(NamedTuple):
     unit: Unit
     line: int
     choices: tuple[str, ...]
+    refuses: bool
 
 
 class UnknownChoices:
@@ -59,9 +62,10 @@ class UnknownChoices:
             for subject in _subjects(unit, number) if not is_foreign(unit.path) else ():
                 told = _OF_SEVERAL_WORDS.fullmatch(was) or _called(unit, subject) == setting.path[-1]
                 choices = _choices(unit, subject)
-                if told and len(choices) > 1 and was in choices and _refuses_others(unit, subject):
+                refuses = _refuses_others(unit, subject)
+                if told and len(choices) > 1 and was in choices and (refuses or _passes_others(unit, subject)):
                     line = unit.at(unit.code.values[number].at)[0]
-                    yield UnknownChoice(path, setting, was, unit, line, tuple(sorted(choices)))
+                    yield UnknownChoice(path, setting, was, unit, line, tuple(sorted(choices)), refuses)
                     return
 
 
@@ -97,6 +101,27 @@ def _tests(unit: Unit, subject: int) -> list[int]:
     values, root = unit.code.values, unit.root(subject)
     rows = ((n, value) for n, value in enumerate(values) if value.op == "compare" and value.data in ("Eq", "In"))
     return [n for n, value in rows if unit.root(value.args[0]) == root or unit.root(value.args[1]) == root]
+
+
+def _passes_others(unit: Unit, subject: int) -> bool:
+    """Whether what has none of the texts with which a value is compared, one after the other, comes to no `else`."""
+    root, function = unit.root(subject), node_of(unit)
+    tests = {unit.at(unit.code.values[n].at) for n in _tests(unit, root)}
+    chained = [each for each in ast.walk(function) if isinstance(each, ast.If)] if function is not None else []
+    asked = [each for each in chained if unit.module.source_text.at(each.test) in tests]
+    inner = {id(each.orelse[0]) for each in asked if len(each.orelse) == 1}
+    chains = [_chain(each) for each in asked if id(each) not in inner]
+    return any(
+        len(chain) > 1 and not chain[-1].orelse and set(map(id, chain)) <= set(map(id, asked)) for chain in chains
+    )
+
+
+def _chain(node: ast.If) -> list[ast.If]:
+    """A condition and those that are asked where it does not hold."""
+    found = [node]
+    while len(found[-1].orelse) == 1 and isinstance(found[-1].orelse[0], ast.If):
+        found.append(found[-1].orelse[0])
+    return found
 
 
 def _refuses_others(unit: Unit, subject: int) -> bool:
