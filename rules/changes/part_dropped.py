@@ -7,7 +7,8 @@ What it does
     of `and` or `or` about ranks; one of several values handled alike that is used on; a call around or on a value; the
     `await` of a coroutine that an asynchronous function gives back.
     Reports an argument, too, that was named for one parameter, and that the call passes by position now, where another
-    parameter stands.
+    parameter stands; the `type` of an option that was a number; and a condition that chose between numbers of other
+    ranks, or asked for an option that is asked in the same words elsewhere in the file.
     Reports also where a size, rank or group of one axis, or a constant, stands in place of that of another. Silent
     where a condition moved to another statement, and where the same went in several places.
 
@@ -98,6 +99,64 @@ def _report(drop: Drop, severity: Severity) -> Finding:
         severity=severity,
     )
 
+
+_SCHEDULED = """# before: steps.py
+import torch.distributed as dist
+from rl import mpu
+
+
+def steps(args, rows):
+    ranks = {before}
+    return len(rows) // ranks
+# file: steps.py
+import torch.distributed as dist
+from rl import mpu
+
+
+def steps(args, rows):
+    ranks = {after}
+    return len(rows) // ranks
+"""
+_BY_AXES = "mpu.get_data_parallel_world_size() if args.split else dist.get_world_size()"
+_CHOSEN_KEYS = """# before: model.py
+class Model:
+    def __init__(self, config, block):
+        self.keys = {"loss", "z_loss"} if config.z_loss else {"loss"}
+        self.block = block(self.keys)
+
+    def forward(self, rows, config):
+        found = self.block(rows)
+        return found["z_loss"] if config.z_loss else found["loss"]
+# file: model.py
+class Model:
+    def __init__(self, config, block):
+        self.keys = {"loss"}MARK
+        self.block = block(self.keys)
+
+    def forward(self, rows, config):
+        found = self.block(rows)
+        return FOUND
+"""
+_RANGED = """# before: main.py
+import argparse
+
+
+def main(layers):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--layer-range", nargs="+", type={kind}, default=None)
+    args = parser.parse_args()
+    return [layers[i] for i in args.layer_range]
+# file: main.py
+import argparse
+
+
+def main(layers):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--layer-range", nargs="+", default=None){mark}
+    args = parser.parse_args()
+    return [layers[i] for i in args.layer_range]
+"""
+_DROPPED = "  # error: MP906"
 
 INCORRECT = (
     # a call that moved into another function, where it is given the number of another rank
@@ -523,6 +582,10 @@ class Trainer:
     def generate(self, batch):
         return batch.input_ids
 """,
+    # one of two numbers of ranks; an option that is still asked beside; what an option is
+    _SCHEDULED.format(before=_BY_AXES, after=f"dist.get_world_size(){_DROPPED}"),
+    _CHOSEN_KEYS.replace("MARK", _DROPPED).replace("FOUND", 'found["z_loss"] if config.z_loss else found["loss"]'),
+    _RANGED.format(kind="int", mark=_DROPPED),
 )
 
 CORRECT = (
@@ -774,4 +837,8 @@ def finish(model, path, latest):
     print(path)
     return save(model, path, latest)
 """,
+    # of the same ranks; asked nowhere any more; a text as it was
+    _SCHEDULED.format(before="dist.get_world_size() if args.split else args.ranks_of_all", after="args.ranks_of_all"),
+    _CHOSEN_KEYS.replace("MARK", "").replace("FOUND", 'found["loss"]'),
+    _RANGED.format(kind="str", mark=""),
 )

@@ -16,8 +16,8 @@ What it does
     …)`); a keyword that was a parameter and falls into a `**` where it is lost; and a parameter that fields or options
     filled by its name, handed on as a whole, which have the old one; and a value of a recipe that nothing in the
     program knows, where a function asks for the one of before among several and raises for all others, or has no
-    `else` for them. Silent where the change itself writes the old text too, as an alias, or the new one in a statement that stands for none with the
-    old one.
+    `else` for them. Silent where the change itself writes the old text too, as an alias, or the new one in a statement
+    that stands for none with the old one.
 
 Why is this bad
     Who writes and who reads no longer mean the same: a checkpoint that is not found, a KeyError, a setting that is not

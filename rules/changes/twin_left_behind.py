@@ -5,7 +5,8 @@ What it does
     a module, recipes) and those of the same file that share most of its statements. Reports a statement that one of
     them still has as it was: a warning where it is about ranks, else a note, as twins may part on purpose. Reports also
     a parameter that one of several functions of one signature lost while callers that choose among them pass it; and
-    an argument of a decorator of one of two methods whose names begin alike, while the other has it as both had it.
+    an argument of a decorator of one of two methods whose names begin alike, while the other has it as both had it. And
+    what a collective makes of a tensor (`SUM`, `AVG`), where another function makes as before the same call.
 
 Why is this bad
     What is mended in one of two twins is still wrong in the other; what is broken in one of them makes two backends
@@ -137,6 +138,46 @@ def register(mode):
         return function
 
     return keep
+"""
+
+_FORWARD = """# before: solver.py
+import torch.distributed as dist
+
+
+class Solver:
+    def forward(self, parameters, steps):
+        for step in range(steps):
+            for each in parameters:
+                dist.all_reduce(each.grad, op=dist.ReduceOp.SUM)
+                each.data -= each.grad
+        return parameters
+
+    def recompute(self, parameters, rows):
+        found = []
+        for row in rows:
+            found.append(row.loss())
+            for each in parameters:
+                dist.all_reduce(each.grad, op=dist.ReduceOp.SUM)
+        return found
+# file: solver.py
+import torch.distributed as dist
+
+
+class Solver:
+    def forward(self, parameters, steps):
+        for step in range(steps):
+            for each in parameters:
+                dist.all_reduce(each.grad, op=dist.ReduceOp.AVG){mark}
+                each.data -= each.grad
+        return parameters
+
+    def recompute(self, parameters, rows):
+        found = []
+        for row in rows:
+            found.append(row.loss())
+            for each in parameters:
+                dist.all_reduce(each.grad, op=dist.ReduceOp.{other})
+        return found
 """
 
 INCORRECT = (
@@ -272,6 +313,8 @@ def load(path):
 """,
     # a decorator of one of two methods
     _WORKERS.format(actor="PROTO", mark="  # error: MP907"),
+    # what a collective makes of the same
+    _FORWARD.format(mark="  # error: MP907", other="SUM"),
 )
 CORRECT = (
     # the call that passes it stands in one of the two, which hands on to what it wraps
@@ -378,4 +421,5 @@ class Algorithm:
         self.policy.reset(states=last)
 """,
     _WORKERS.format(actor="METRICS", mark=""),
+    _FORWARD.format(mark="", other="AVG"),
 )

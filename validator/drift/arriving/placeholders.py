@@ -1,5 +1,5 @@
-"""Texts that values are filled into, of which a change exchanged two parts and not the values: `"-l %s -c %s" % (latest,
-cache)` that is `"-c %s -l %s"` now.
+"""Texts that values are filled into, of which a change exchanged two parts and not the values: `"-l %s -c %s" % values`
+that is `"-c %s -l %s" % values` now.
 """
 
 from __future__ import annotations

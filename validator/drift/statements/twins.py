@@ -17,7 +17,7 @@ from validator.drift.change import Change, Pair, Side
 from validator.drift.statements.differences import Edit, Statement, heads, similarity, statements
 from validator.drift.statements.drops import Drops, between
 from validator.drift.statements.intention import Intention, words_of
-from validator.drift.statements.named_effects import named
+from validator.drift.statements.named_effects import collective, named
 from validator.drift.statements.surroundings import called, is_report, last_name, own_head
 from validator.drift.statements.weakened import is_parallel
 from validator.facts.model import Param
@@ -79,6 +79,8 @@ class Twins:
                         found += ((each, edit) for each in self._of_edit(pair, old, edit))
                     elif edit.old is not None and edit.new is not None and _is_context(edit.old.node):
                         found += ((each, edit) for each in self._of_context(pair, edit.old, edit.new))
+                    elif edit.old is not None and edit.new is not None and _is_meeting(edit):
+                        found += ((each, edit) for each in self._of_meeting(pair, edit.old, edit.new))
                     elif edit.old is not None and edit.new is None and len(edits) == 1:
                         found += ((each, edit) for each in self._of_gone(pair, old, edit.old))
         rows = ((left, self._severity(left, edit)) for left, edit in found)
@@ -89,7 +91,7 @@ class Twins:
         assert edit.old is not None
         unit = left.pair.new
         parts = heads(edit.old.node)
-        about = any(map(is_parallel, parts)) or _is_context(edit.old.node)
+        about = any(map(is_parallel, parts)) or _is_context(edit.old.node) or _is_meeting(edit)
         words = frozenset[str]().union(*(words_of(part, unit) for part in parts))
         intention: Intention = self.change.analysis(Intention)
         return intention.severity(left.pair, [edit], frozenset(), words, about)
@@ -117,6 +119,17 @@ class Twins:
             if each.text == old.text:
                 yield Left(pair, new.node.lineno, old.text, new.text, unit, each.node.lineno, "note")
                 return
+
+    def _of_meeting(self, pair: Pair, old: Statement, new: Statement) -> Iterator[Left]:
+        """The same collective in another function of the class or module, which still takes it for the same."""
+        for unit in self.change.after.units(pair.new.module).values():
+            rows = self.statements(unit) if unit is not pair.new and unit.code.kind == "function" else []
+            if any(each.text == new.text for each in rows):
+                return
+            for each in rows:
+                if each.text == old.text:
+                    yield Left(pair, new.node.lineno, old.text, new.text, unit, each.node.lineno, "note")
+                    return
 
     def _of_gone(self, pair: Pair, old: list[Statement], gone: Statement) -> Iterator[Left]:
         """A statement about ranks or groups, the only one that went, which functions of the same name still have:
@@ -237,6 +250,17 @@ def _is_mend(edit: Edit) -> bool:
     if gone:
         return all(kind in _MENDED for kind, *_ in gone)
     return bool(came) and all(kind in _MENDED - {"keyword"} for kind, *_ in came)
+
+
+def _is_meeting(edit: Edit) -> bool:
+    """Whether a collective that a statement is makes something else of the same: `MIN` for `MAX`."""
+    call = called(edit.old.node) if edit.old is not None else None
+    changed = between(edit) if call is not None and last_name(call.func) in collective() else []
+    return [kind for kind, *_ in changed] == ["name"] and all(_is_member(each) for each in changed[0][1:3])
+
+
+def _is_member(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr.isupper()
 
 
 def _is_context(node: ast.stmt) -> bool:

@@ -9,7 +9,7 @@ from validator.definitions import External
 from validator.domains.axes import LOCAL, axes_of, of_parallelism
 from validator.drift.change import Change, Pair, Side
 from validator.drift.interfaces.calls import annotated, constructor
-from validator.drift.statements.differences import Edit, in_head, node_of
+from validator.drift.statements.differences import Edit, alike_syntax, in_head, node_of
 from validator.drift.statements.drops import Drop, Drops
 from validator.drift.statements.intention import Intention, words_of
 from validator.drift.statements.named_effects import collective, tables
@@ -71,7 +71,8 @@ class Weakened:
         if drop.kind == "order":
             return False  # what it was may have been the mistake
         if drop.kind == "keyword":
-            return self._is_who(drop) or self._is_own_option(drop) or self._is_of_ranks(drop)
+            about = self._is_who(drop) or self._is_own_option(drop) or self._is_of_ranks(drop)
+            return about or _is_kind_of_option(drop)
         if drop.kind == "call" and isinstance(drop.part, ast.Call):
             name = last_name(drop.part.func)
             return name in collective() or name in _OF_RANKS or name in DEVICES
@@ -136,11 +137,15 @@ class Weakened:
         kind, part = drop.kind, drop.part
         if kind == "factor":
             return self._is_size(drop)
+        if kind == "keyword" and _is_kind_of_option(drop):
+            return True
         if kind in ("keyword", "argument"):
             told = self._is_who(drop) or self._is_own_option(drop) or self._is_of_ranks(drop)
             return (told or self._default_instead(drop) is not None) and self._still_takes(drop)
         if kind == "order":  # two names that are unpacked may be called otherwise now
             return isinstance(drop.new, ast.List) or isinstance(drop.new, ast.Call) and self._still_takes(drop)
+        if kind == "guard" and (_counts_others(drop) or _is_asked_beside(drop)):
+            return True
         if kind in ("operand", "guard"):
             return is_parallel(part) and not _asks_the_same(drop)
         if kind == "element":
@@ -270,6 +275,40 @@ def _asks_the_same(drop: Drop) -> bool:
         return False
     before, after = (_axes_named(each.left) for each in (old, new))
     return bool(before) and before == after
+
+
+def _is_kind_of_option(drop: Drop) -> bool:
+    """Whether an option of a program is no longer said to be a number: its value is a text since, and `nargs` or a
+    default that is no text say that code expects none."""
+    part, call = drop.part, drop.new
+    if not isinstance(part, ast.keyword) or part.arg != "type" or not isinstance(call, ast.Call):
+        return False
+    number = isinstance(part.value, ast.Name) and part.value.id in ("int", "float")
+    return number and last_name(call.func) == "add_argument" and all(k.arg != "action" for k in call.keywords)
+
+
+def _counts_others(drop: Drop) -> bool:
+    """Whether of two values one went that speaks of other ranks than the one that is left."""
+    gone = _alternative(drop)
+    return gone is not None and is_parallel(gone) and _axes_named(gone) != _axes_named(drop.new)
+
+
+def _alternative(drop: Drop) -> ast.expr | None:
+    """What stood for the value that is left where the condition went that chose between both."""
+    if not isinstance(drop.old, ast.IfExp):
+        return None
+    return drop.old.orelse if alike_syntax(drop.old.body, drop.new) else drop.old.body
+
+
+def _is_asked_beside(drop: Drop) -> bool:
+    """Whether the same option is still asked, as the whole of a condition, elsewhere in the class or file: what is made
+    or read there goes with what was chosen here."""
+    if not isinstance(drop.part, ast.Attribute) or not isinstance(drop.old, ast.IfExp):
+        return False
+    source = drop.pair.new.module.source
+    asked = (each.test for each in ast.walk(source.tree) if isinstance(each, ast.If | ast.IfExp))
+    rows = (ast.unparse(each).removeprefix("self.") for each in asked)
+    return ast.unparse(drop.part).removeprefix("self.") in rows
 
 
 def _axes_named(node: ast.expr) -> frozenset[str]:
