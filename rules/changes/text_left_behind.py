@@ -16,8 +16,8 @@ What it does
     …)`); a keyword that was a parameter and falls into a `**` where it is lost; and a parameter that fields or options
     filled by its name, handed on as a whole, which have the old one; and a value of a recipe that nothing in the
     program knows, where a function asks for the one of before among several and raises for all others, or has no
-    `else` for them. Silent where the change itself writes the old text too, as an alias, or the new one in a statement
-    that stands for none with the old one.
+    `else` for them, or a key of JSON on a command line which was a parameter's name. Silent where the change itself
+    writes the old text too, as an alias, or the new one in a statement that stands for none with the old one.
 
 Why is this bad
     Who writes and who reads no longer mean the same: a checkpoint that is not found, a KeyError, a setting that is not
@@ -36,11 +36,12 @@ from validator.drift.names.occurrences import name_span
 from validator.drift.names.spread import Spread, Unnamed
 from validator.drift.names.texts import Texts
 from validator.drift.names.unheard import Unheard, UnheardNames
+from validator.drift.names.written_json import Misnamed, WrittenKeys
 from validator.drift.settings.unknown_choices import UnknownChoice, UnknownChoices
 from validator.finding import Finding, Related
 from validator.rule import Rule
 
-RULE = Rule("MP908", "text-left-behind", "warning", stable_since="0.2.0")
+RULE = Rule("MP908", "text-left-behind", "warning", stable_since="0.2.0", languages=("python", "shell"))
 
 _SHOWN = 8  # places of one cause
 
@@ -77,6 +78,21 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield _unnamed(unnamed)
     for choice in change.analysis(UnknownChoices).rows:
         yield _unknown(choice)
+    for misnamed in change.analysis(WrittenKeys).rows:
+        yield _misnamed(misnamed)
+
+
+def _misnamed(row: Misnamed) -> Finding:
+    """A key of JSON on a command line that no code knows."""
+    return RULE.finding(
+        row.path,
+        row.at,
+        f"nothing knows `{row.new}`, which was `{row.old}` before the change: that is a parameter of"
+        f" `{_shown(row.taker)}`",
+        help=f"write `{row.old}`, or rename the parameter",
+        related=[Related(row.taker.path, row.taker.facts.name_at[0], f"`{row.taker.name}`")],
+        context=f"{row.old}>{row.new}",
+    )
 
 
 def _unknown(row: UnknownChoice) -> Finding:
@@ -476,6 +492,26 @@ def main():
     return {{key: space_of(value) for key, value in config.items()}}
 """
 
+_SCORED = """# before: run.sh
+python main.py kwargs='{{"max_length":20480,"overlong_buffer_length":4096}}'
+# file: run.sh
+python main.py kwargs='{{"max_length":20480,"{name}":4096}}'{mark}
+# file: score.py
+def compute_score(rows, max_length, overlong_buffer_length):
+    return [row[: max_length - overlong_buffer_length] for row in rows]
+# file: main.py
+import json
+import sys
+from functools import partial
+
+from score import compute_score
+
+
+def main(rows):
+    given = json.loads(sys.argv[1].partition("=")[2])
+    return partial(compute_score, **given)(rows{more})
+"""
+
 INCORRECT = (
     # an attribute of a library's object, which the project alone reads, with a default
     _given("rl/train.py", _CONFIGURED, "use_start_end", "start_end_tokens", _CAPTIONER, _ERROR),
@@ -678,6 +714,8 @@ def masked(config, loss):
     _SPACED.format(name="beta_schedule", spacing="uniform_trailing", schedule="squared  # error: MP908"),
     # code that has nothing for what it does not know
     _SEARCHED.format(now="grid_search  # error: MP908", more=""),
+    # a key on a command line
+    _SCORED.format(name="overlong_buffer_len", mark="  # error: MP908", more=""),
 )
 CORRECT = (
     # who asks was changed, too, or asks for both
@@ -909,4 +947,6 @@ def share(model, size):
     # a choice that is known; an `else` for all others
     _SEARCHED.format(now="grid", more=""),
     _SEARCHED.format(now="grid_search", more="\n    else:\n        return value"),
+    # a name that some code knows
+    _SCORED.format(name="overlong_buffer_len", mark="", more=", overlong_buffer_len=1"),
 )
