@@ -11,7 +11,8 @@ What it does
     as a text. Where several definitions may be reached, the call must fit none of them any more, or those that take
     it must stand in for the one that does not. A command that runs a shell script counts as a call, too: it is a
     warning where another variable takes an argument's position since the change, and one of the two variables had,
-    or has now, a position of its own; and where a command that another one was handed (`\\&\\&`) runs by itself now.
+    or has now, a position of its own; and where a command that another one was handed (`\\&\\&`) runs by itself now;
+    and where a function without a name that is stored as a method calls the parameter otherwise.
 
 Why is this bad
     TypeError when the line runs, on every path that nobody ran after the change; or a wrong argument in silence.
@@ -30,6 +31,7 @@ from validator.drift.interfaces.calls import constructor
 from validator.drift.interfaces.script_positions import Moved, ScriptPositions
 from validator.drift.interfaces.signatures import Broken, Signatures
 from validator.drift.interfaces.spread_keywords import SpreadKeywords
+from validator.drift.interfaces.stored_lambdas import Renamed, StoredLambdas
 from validator.drift.statements.split_commands import Split, SplitCommands
 from validator.finding import Finding, Related, Severity
 from validator.rule import Rule
@@ -46,6 +48,23 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield _moved(moved)
     for split in change.analysis(SplitCommands).rows:
         yield _split(split)
+    for stored in change.analysis(StoredLambdas).rows:
+        yield _stored(stored)
+
+
+def _stored(row: Renamed) -> Finding:
+    """A call of a function without a name."""
+    name, unit = row.call.name, row.pair.new
+    return RULE.finding(
+        row.call.path,
+        row.at,
+        f"the function that is stored as `{row.method}` takes `{row.now}` since the change, and took `{name}`, which "
+        "this passes",
+        help=f"write `{row.now}=` for `{name}=`, or call the parameter `{name}` again",
+        related=[Related(unit.path, row.function.lineno, "the function as it is now")],
+        context=f"{row.method}:{name}:{row.now}",
+        severity="warning",
+    )
 
 
 def _split(row: Split) -> Finding:
@@ -213,6 +232,33 @@ _HANDED = """# before: launch.sh
 python mason.py --gpus 8 -- source setup.sh \\&\\& python train.py --lr {lr}
 # file: launch.sh
 python mason.py --gpus 8 -- source setup.sh {joined} python train.py --lr {new}{mark}
+"""
+
+_REPLACED = """# before: optim.py
+from base import load_state
+
+
+class Outer:
+    def __init__(self, optimizer):
+        optimizer.load_state = lambda state, map_location=None: load_state(optimizer, state, map_location)
+        self.optimizer = optimizer
+
+    def load_state(self, state, map_location=None):
+        return self.optimizer.load_state(state, {given}=map_location)
+# file: optim.py
+from base import load_state
+
+
+class Outer:
+    def __init__(self, optimizer):
+        optimizer.load_state = lambda state, device=None: load_state(optimizer, state, device)
+        self.optimizer = optimizer
+
+    def load_state(self, state, map_location=None):
+        return self.optimizer.load_state(state, {given}=map_location){mark}
+# file: base.py
+def load_state(optimizer, state, place):
+    return optimizer, state, place
 """
 
 INCORRECT = (
@@ -553,6 +599,8 @@ def start(rank):
 """,
     # a command that ran within another one
     _HANDED.format(lr=1, joined="&&", new=1, mark="  # error: MP902"),
+    # a function without a name
+    _REPLACED.format(given="map_location", mark="  # error: MP902"),
 )
 CORRECT = (
     _CHOSEN.format(more=", depth=2", mark=""),
@@ -752,4 +800,5 @@ bash node.sh small.yaml $i
 """,
     # still handed on
     _HANDED.format(lr=1, joined="\\&\\&", new=2, mark=""),
+    _REPLACED.format(given="device", mark=""),
 )

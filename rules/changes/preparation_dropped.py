@@ -4,7 +4,7 @@ What it does
     Compares each function before and after a change. Reports a variable that was a copy and is now what it was made of,
     where the function writes into it in place; a tensor that was padded, or else made anew out of itself, before a
     collective was handed it, and goes there as it is; a number that was rounded to a whole multiple of a number of
-    ranks, and is so no longer; parts taken in equal steps of a length that was cut to a whole multiple of them; and a
+    ranks, and is so no longer; a row that was filled up to a number of equal parts; parts taken in equal steps of a length that was cut to a whole multiple of them; and a
     variable that went through a call with others (`model, loader = accelerator.prepare(model, loader)`), which still
     do.
 
@@ -37,6 +37,36 @@ def check_change(change: Change) -> Iterator[Finding]:
             context=f"{unit.qualname}:{short(row.before)}",
         )
 
+
+_BUFFER = """# before: buffer.py
+import random
+
+
+class Buffer:
+    def __init__(self, items):
+        self.items = items
+
+    def parts(self, count):
+        size = (len(self.items) + count - 1) // count
+        if len(self.items) < size * count:
+            self.items.extend(random.choices(self.items, k=size * count - len(self.items)))
+        items = list(self.items)
+        random.shuffle(items)
+        return [items[i * size : (i + 1) * size] for i in range(count)]
+# file: buffer.py
+import random
+
+
+class Buffer:
+    def __init__(self, items):
+        self.items = items
+
+    def parts(self, count):
+        {size}
+        items = list(self.items)
+        random.shuffle(items)
+        return [items[{cut}] for i in range(count)]{mark}
+"""
 
 INCORRECT = (
     """# before: rl/average.py
@@ -146,6 +176,10 @@ def run(accelerator, model, optimizer, loader, scheduler):
         optimizer.step()
         scheduler.step()
 """,
+    # a row that was filled up before it is cut
+    _BUFFER.format(
+        size="size = (len(self.items) + count - 1) // count", cut="i * size : (i + 1) * size", mark="  # error: MP911"
+    ),
 )
 
 CORRECT = (
@@ -238,4 +272,6 @@ def run(accelerator, model, optimizer, loader, scheduler):
         optimizer.step()
         scheduler.step()
 """,
+    # cut otherwise
+    _BUFFER.format(size="size = len(self.items)", cut="i:size:count", mark=""),
 )

@@ -231,15 +231,19 @@ class Change:
 
     @cached_property
     def pairs(self) -> list[Pair]:
-        """The functions, class bodies and modules that are there in both revisions and whose code is not the same."""
+        """The functions, class bodies and modules that are there in both revisions and whose code is not the same, with
+        the functions without a name that they hold."""
         found = []
         for old, new in self.modules:
             if old is None or new is None:
                 continue
             units = self.after.units(new)
+            held = [_held(side.units(module)) for side, module in ((self.before, old), (self.after, new))]
             for key, unit in self.before.units(old).items():
                 other = units.get(key)
-                if unit.code.kind != "lambda" and other is not None and not self.is_same(unit, other):
+                if unit.code.kind == "lambda" or other is None:
+                    continue
+                if not self.is_same(unit, other) or held[0].get(key) != held[1].get(key):
                     found.append(Pair(unit, other))
         return found
 
@@ -288,6 +292,18 @@ class Change:
 def code_of(line: str) -> str:
     """A line without the comment behind it."""
     return line.strip().partition("  #")[0].strip()
+
+
+def _held(units: dict[str, Unit]) -> dict[str, list[tuple[Any, ...]]]:
+    """By function the code of those without a name in it: only their places name them."""
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for unit in (each for each in units.values() if each.code.kind == "lambda"):
+        outer = unit.outer
+        while outer is not None and outer.code.kind == "lambda":
+            outer = outer.outer
+        if outer is not None:
+            found.setdefault(outer.code.key, []).append(_shape(unit))
+    return found
 
 
 def _shape(unit: Unit) -> tuple[Any, ...]:

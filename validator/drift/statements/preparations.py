@@ -13,7 +13,7 @@ from functools import cache, cached_property
 from typing import NamedTuple
 
 from validator.drift.change import Change, Pair
-from validator.drift.statements.differences import Edit, Statement, alike_syntax, in_head, paths
+from validator.drift.statements.differences import Edit, Statement, alike_syntax, in_head, own_paths, paths
 from validator.drift.statements.drops import Drops, differences
 from validator.drift.statements.named_effects import collective
 from validator.drift.statements.surroundings import factors, last_name
@@ -54,6 +54,7 @@ class Preparations:
                 elif edit.new is None:
                     found += _unaligned(pair, edit, old, new)
                     found += _of_other_lengths(pair, edit, edits)
+                    found += _unfilled(pair, edit, new)
         return found
 
 
@@ -205,6 +206,63 @@ def _of_other_lengths(pair: Pair, gone: Edit, edits: list[Edit]) -> Iterator[Unp
             text = f"the parts in steps of `{ast.unparse(factor)}` had one length before the change: the rest that does"
             text += " not divide among them makes some longer now"
             yield Unprepared(pair, edit.new.node, gone.old.text, text)
+
+
+def _unfilled(pair: Pair, gone: Edit, new: list[Statement]) -> Iterator[Unprepared]:
+    """A row that was filled up to a number of parts of one length, and is cut into such parts as it is."""
+    assert gone.old is not None
+    node = gone.old.node
+    wanted = _length_wanted(node.test) if isinstance(node, ast.If) and not node.orelse else None
+    if wanted is None or not isinstance(node, ast.If):
+        return
+    row, number = wanted
+    if not any(row in _grown(each) for each in ast.walk(node)) or any(row in _grown(each.node) for each in new):
+        return
+    names = paths(number)
+    for each in new:
+        if any(isinstance(n, ast.Slice) and _cuts_by(n, names) for n in in_head(each.node)):
+            text = f"`{row}` was filled up to `{ast.unparse(number)}` before the change: the last parts are shorter now"
+            yield Unprepared(pair, each.node, gone.old.text, f"{text}, or empty")
+            return
+
+
+def _length_wanted(test: ast.expr) -> tuple[str, ast.expr] | None:
+    """The row that a test finds too short, and what its length should be or be divided by: `len(rows) < size * parts`,
+    `len(rows) % parts`."""
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Lt | ast.NotEq | ast.Gt):
+        left, right = test.left, test.comparators[0]
+        if isinstance(left, ast.BinOp):
+            return _length_wanted(left)
+        products = isinstance(test.ops[0], ast.Lt) and isinstance(right, ast.BinOp) and isinstance(right.op, ast.Mult)
+        return (row, right) if products and (row := _measured(left)) else None
+    if isinstance(test, ast.BinOp) and isinstance(test.op, ast.Mod):
+        return (row, test.right) if (row := _measured(test.left)) else None
+    return None
+
+
+def _measured(node: ast.expr) -> str:
+    """The row of which an expression is the length."""
+    is_length = isinstance(node, ast.Call) and last_name(node.func) == "len" and len(node.args) == 1
+    return ast.unparse(node.args[0]) if is_length and isinstance(node, ast.Call) else ""
+
+
+def _grown(node: ast.AST) -> frozenset[str]:
+    """What a statement makes longer by what it adds to it."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
+        grows = node.value.func.attr in ("extend", "append")
+        return frozenset({ast.unparse(node.value.func.value)}) if grows else frozenset()
+    if isinstance(node, ast.AugAssign):
+        return frozenset({ast.unparse(node.target)}) if isinstance(node.op, ast.Add) else frozenset()
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.BinOp) and isinstance(node.value.op, ast.Add):
+        return own_paths(node, ast.Store) & paths(node.value)
+    return frozenset()
+
+
+def _cuts_by(cut: ast.Slice, names: frozenset[str]) -> bool:
+    """Whether the bounds of a part are multiples of one of some sizes."""
+    bounds = [each for each in (cut.lower, cut.upper) if each is not None]
+    products = [n for each in bounds for n in ast.walk(each) if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult)]
+    return any(names & paths(each) for each in products)
 
 
 def _steps_by(node: ast.AST, step: ast.expr) -> bool:
