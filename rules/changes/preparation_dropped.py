@@ -1,12 +1,12 @@
 """A step that a change took away and without which a value is not fit for its use.
 
 What it does
-    Compares each function before and after a change. Reports a variable that was a copy and is now what it was made of,
-    where the function writes into it in place; a tensor that was padded, or else made anew out of itself, before a
+    Compares each function before and after a change. Reports a variable that was a copy and is now what it was made
+    of, where the function writes into it in place; a tensor that was padded, or else made anew out of itself, before a
     collective was handed it, and goes there as it is; a number that was rounded to a whole multiple of a number of
-    ranks, and is so no longer; a row that was filled up to a number of equal parts; parts taken in equal steps of a length that was cut to a whole multiple of them; and a
-    variable that went through a call with others (`model, loader = accelerator.prepare(model, loader)`), which still
-    do.
+    ranks, and is so no longer; a row that was filled up to a number of equal parts; parts taken in equal steps of a
+    length that was cut to a whole multiple of them; and a variable that went through a call with others (`model,
+    loader = accelerator.prepare(model, loader)`), which still do.
 
 Why is this bad
     The original is overwritten, ranks bring tensors of different sizes to a collective, or the last rank gets a shorter

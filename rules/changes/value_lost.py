@@ -6,7 +6,8 @@ What it does
     now, so that the other one has the last word;
     a keyword that a function read out of its `**kwargs`, and takes out of it now (`kwargs.pop`), where it puts the key
     back on some of its ways, or what it hands `**kwargs` on to takes a parameter of the name;
-    an argument that one call no longer gives, while all other calls give it and the function has a default;
+    an argument that one call no longer gives, while all other calls give it and the function has a default, and an
+    option that one script no longer gives, while all others that start the program do;
     a member of an object that was given to what has its name (`mp_pg=context.mp_pg`), in whose place another member of
     the same object stands;
     a text that values are filled into (`"-l %s -c %s" % …`), of which two parts changed places without their values.
@@ -27,6 +28,7 @@ import ast
 from collections.abc import Iterator
 
 from rules.changes.effect_dropped import short
+from validator.drift.arriving.left_flags import LeftFlag, LeftFlags
 from validator.drift.arriving.left_to_default import LeftOut, LeftToDefault
 from validator.drift.arriving.namesakes import Namesake, Namesakes
 from validator.drift.arriving.overridden import Overridden, OverriddenKeys
@@ -36,7 +38,7 @@ from validator.drift.change import Change
 from validator.finding import Finding, Related
 from validator.rule import Rule
 
-RULE = Rule("MP917", "value-lost", "warning", stable_since="1.1")
+RULE = Rule("MP917", "value-lost", "warning", stable_since="1.1", languages=("python", "shell"))
 
 
 def check_change(change: Change) -> Iterator[Finding]:
@@ -50,6 +52,8 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield _namesake(other)
     for filled in change.analysis(Placeholders).rows:
         yield _refilled(filled)
+    for flag in change.analysis(LeftFlags).rows:
+        yield _left_flag(flag)
 
 
 def _overridden(row: Overridden) -> Finding:
@@ -61,6 +65,18 @@ def _overridden(row: Overridden) -> Finding:
         "before",
         help=f"before: `{short(row.before)}`",
         context=f"{unit.qualname}:{row.key}",
+    )
+
+
+def _left_flag(row: LeftFlag) -> Finding:
+    return RULE.finding(
+        row.launch.path,
+        row.launch.at,
+        f"`{row.name}` is left to its default here since the change; all {len(row.others)} other commands that start"
+        f" `{row.launch.name}` give it",
+        help="give it again, or leave it to its default in all of them",
+        related=[Related(each.path, each.at[0], f"`{row.name}` is given here") for each in row.others[:3]],
+        context=f"{row.launch.name}:{row.name}",
     )
 
 
@@ -199,6 +215,30 @@ def command(latest, cache):
     return "python train.py {text}" % ({values}){mark}
 """
 
+_RATIO = """# before: small.sh
+python train.py --kd-ratio 0.5 --lr 1
+# file: small.sh
+python train.py {small}--lr 1{mark}
+# file: base.sh
+python train.py --kd-ratio 0.5 --lr 2
+# file: large.sh
+python train.py {large}--lr 3
+# file: train.py
+import argparse
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kd-ratio", type=float, default=None)
+    parser.add_argument("--lr", type=float)
+    args = parser.parse_args()
+    return args.kd_ratio, args.lr
+
+
+if __name__ == "__main__":
+    main()
+"""
+
 _MARK = "  # error: MP917"
 
 INCORRECT = (
@@ -207,6 +247,7 @@ INCORRECT = (
     _LOADED.format(first=", config.cp", mark=_MARK),
     _CLIPPED.format(given="tp_pg", mark=_MARK),
     _STARTED.format(text="-c %s -l %s", values="latest, cache", mark=_MARK),
+    _RATIO.format(small="", large="--kd-ratio 1.0 ", mark=_MARK),
 )
 
 CORRECT = (
@@ -219,4 +260,6 @@ CORRECT = (
     _CLIPPED.format(given="actor_mp_pg", mark=""),
     # the values as well
     _STARTED.format(text="-c %s -l %s", values="cache, latest", mark=""),
+    # another script does without it
+    _RATIO.format(small="", large="", mark=""),
 )
