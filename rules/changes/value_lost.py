@@ -1,7 +1,7 @@
 """A value that a change lets arrive no longer where it was taken before.
 
 What it does
-    Looks at five ways on which a value is lost though all of its takers stand as before:
+    Looks at six ways on which a value is lost though all of its takers stand as before:
     a key that a mapping gave behind another one which it spreads (`{**row, "address": address}`), and gives before it
     now, so that the other one has the last word;
     a keyword that a function read out of its `**kwargs`, and takes out of it now (`kwargs.pop`), where it puts the key
@@ -10,6 +10,7 @@ What it does
     option that one script no longer gives, while all others that start the program do;
     a member of an object that was given to what has its name (`mp_pg=context.mp_pg`), in whose place another member of
     the same object stands;
+    keywords of a call that are passed in a mapping under one name, for which what is called has but its `**`;
     a text that values are filled into (`"-l %s -c %s" % …`), of which two parts changed places without their values.
     Of arguments and members nothing is said where the change speaks of them in other lines, too.
 
@@ -28,6 +29,7 @@ import ast
 from collections.abc import Iterator
 
 from rules.changes.effect_dropped import short
+from validator.drift.arriving.bundled import Bundled, BundledKeywords
 from validator.drift.arriving.left_flags import LeftFlag, LeftFlags
 from validator.drift.arriving.left_to_default import LeftOut, LeftToDefault
 from validator.drift.arriving.namesakes import Namesake, Namesakes
@@ -54,6 +56,20 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield _refilled(filled)
     for flag in change.analysis(LeftFlags).rows:
         yield _left_flag(flag)
+    for bundled in change.analysis(BundledKeywords).rows:
+        yield _bundled(bundled)
+
+
+def _bundled(row: Bundled) -> Finding:
+    unit, called = row.pair.new, short(ast.unparse(row.call.func))
+    names = ", ".join(f"`{name}`" for name in row.names)
+    return RULE.finding(
+        unit.path,
+        unit.module.source_text.at(row.at),
+        f"{names} no longer reach `{called}` by name: it takes `{row.at.arg}` into its `**`, and nothing asks for that",
+        help="pass them one by one",
+        context=f"{unit.qualname}:{called}:{row.at.arg}",
+    )
 
 
 def _overridden(row: Overridden) -> Finding:
@@ -239,6 +255,30 @@ if __name__ == "__main__":
     main()
 """
 
+_PIXELS = """# before: rl/vision.py
+class Trainer:
+    def __init__(self, model, **kwargs):
+        for name in ("max_pixels", "min_pixels"):
+            if name in kwargs:
+                setattr(model, name, kwargs[name])
+
+
+def train(model, args):
+    trainer = Trainer(model, max_pixels=args.max_pixels, min_pixels=args.min_pixels)
+    return trainer
+# file: rl/vision.py
+class Trainer:
+    def __init__(self, model, **kwargs):
+        for name in ("max_pixels", "min_pixels"):
+            if name in kwargs:
+                setattr(model, name, kwargs[name])
+
+
+def train(model, args):
+    trainer = Trainer(model, {given}{{"max_pixels": args.max_pixels, "min_pixels": args.min_pixels}}){mark}
+    return trainer
+"""
+
 _MARK = "  # error: MP917"
 
 INCORRECT = (
@@ -248,6 +288,7 @@ INCORRECT = (
     _CLIPPED.format(given="tp_pg", mark=_MARK),
     _STARTED.format(text="-c %s -l %s", values="latest, cache", mark=_MARK),
     _RATIO.format(small="", large="--kd-ratio 1.0 ", mark=_MARK),
+    _PIXELS.format(given="processing=", mark=_MARK),
 )
 
 CORRECT = (
@@ -262,4 +303,5 @@ CORRECT = (
     _STARTED.format(text="-c %s -l %s", values="cache, latest", mark=""),
     # another script does without it
     _RATIO.format(small="", large="", mark=""),
+    _PIXELS.format(given="**", mark=""),
 )
