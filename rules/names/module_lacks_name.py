@@ -275,4 +275,17 @@ from rl.utils.names import clean
 
 logger.write(clean("run"))
 """,
+    # a folder that shares its name with an installed package, whose modules are imported by their full names
+    """# file: examples/airline/train.py
+from examples.airline.tools import cost
+
+print(cost("a"))
+# file: examples/airline/tools.py
+import airline.tools.models
+from airline.data import tasks
+
+
+def cost(name):
+    return airline.tools.models.parse(name), tasks
+""",
 )

@@ -32,8 +32,17 @@ def lacking(project: Project) -> Iterator[Asked]:
                 missing = _missing(project, place) if _may_be_module(place) else None
                 if missing is None or imports.may_have(module, missing) or place.may_lack(value.data):
                     continue
+                if _is_imported(module, place.text):
+                    continue
                 if missing.owner is None or not imports.is_namesake(module, missing.owner):
                     yield Asked(place, missing)
+
+
+def _is_imported(module: Module, text: str) -> bool:
+    """Whether an import names what is asked for (`import util.misc.text`): whether that is there is a question to the
+    import, which may find an installed package of the same name."""
+    rows = (row for row in module.facts.imports if not row.level and row.name is None)
+    return any(f"{row.module}.".startswith(f"{text}.") for row in rows)
 
 
 def _may_be_module(place: Place) -> bool:

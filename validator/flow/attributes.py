@@ -217,7 +217,10 @@ def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exa
     found: list[Val] = []
     held = at.flow.placings.on_entry(cls, name, exact, at.unit)
     if held != BOTTOM:
-        found.append(_with_receiver(held, receiver) if _is_of_body(cls, name) else held)
+        is_method = bool(held.of("unit")) and (
+            _is_of_body(cls, name) or at.flow.fields.is_set_on_classes(cls, name, exact)
+        )
+        found.append(_with_receiver(held, receiver) if is_method else held)
     for method in _methods(at.flow, cls, name, exact):
         found.append(_bound(at, number, method, receiver))
     if found and join(found) is NOT_YET:

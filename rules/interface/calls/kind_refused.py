@@ -181,4 +181,34 @@ def first(sizes):
 widths(3, 2, "text", 2)
 print(one("number", 4), one("list", "text"), "text"[0], len([1]), first([3]))
 """,
+    # a method that a decorator of the class puts in the place of another
+    """\
+def traced(name):
+    def decorator(controller):
+        process = controller.process
+
+        def new_process(self, tasks):
+            self.traces[name] = tasks
+            return process(self, tasks)
+
+        controller.process = new_process
+        return controller
+
+    return decorator
+
+
+@traced("chat")
+class Maker:
+    def __init__(self):
+        self.traces = {}
+
+    def process(self, tasks):
+        yield from tasks
+
+    def generate(self, prompt):
+        yield from self.process([prompt])
+
+
+print(list(Maker().generate("a")))
+""",
 )

@@ -29,6 +29,7 @@ class Stored(NamedTuple):
     value: Val
     is_passed: bool = False  # whether it depends on what callers pass
     is_here: bool = True  # whether the object is known to be one of those that are asked about
+    is_of_class: bool = False  # whether it is set on a class: a function there is a method of its objects
 
 
 class Fields:
@@ -76,9 +77,15 @@ class Fields:
                 if owner is NOT_YET:
                     yield Stored(unit, NOT_YET)
                 if any(o[0] in _OWNERS and related(o, family, cls) for o in owner.each):
-                    yield Stored(unit, on_all_ranks(self.flow.close(value, unit)), value.symbolic)
+                    kept = on_all_ranks(self.flow.close(value, unit))
+                    yield Stored(unit, kept, value.symbolic, is_of_class={o[0] for o in owner.each} == {"class"})
                 elif not any(o[0] in SELVES for o in owner.each) and TOP in owner.objs:
                     yield Stored(unit, self.flow.close(value, unit), value.symbolic, is_here=False)
+
+    def is_set_on_classes(self, cls: ClassDef, name: str, exact: bool) -> bool:
+        """Whether functions of the project set an attribute on classes alone, never on objects of these."""
+        stored = list(self.stores(cls, name, set(cls.mro) if exact else {*cls.mro, *cls.descendants()}))
+        return bool(stored) and all(each.is_of_class for each in stored)
 
     def has_made_up(self, cls: ClassDef) -> bool:
         """Whether methods of a class, or of one above or below it, store attributes whose names they make up."""

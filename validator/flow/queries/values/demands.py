@@ -85,9 +85,11 @@ class Demands:
 
 
 def only_target(call: Place) -> Unit | None:
-    """The one function that a call surely runs."""
+    """The one function that a call surely runs; not one that was set on a class: to what its parameters are paired is
+    not written at it."""
     site = call.result.sites.get(call.number)
-    sure = all(o[0] in ("unit", "bound", "class") for o in call.operand(0).closed.each)
+    called = call.operand(0).closed.each
+    sure = all(o[0] in ("unit", "class") or o[0] == "bound" and o[1].has_receiver for o in called)
     return site.targets[0].unit if site is not None and sure and not site.others and len(site.targets) == 1 else None
 
 
