@@ -211,4 +211,28 @@ class Maker:
 
 print(list(Maker().generate("a")))
 """,
+    # what is no object of a class of the project is made one; a test of which nothing is known
+    """\
+from rows import is_plain
+
+
+class Batch(dict):
+    def rows(self):
+        return [self]
+
+
+def log(found):
+    if not isinstance(found, Batch):
+        found = Batch(found)
+    return found.rows()
+
+
+def count(found):
+    if is_plain(found):
+        found = Batch(found)
+    return found.rows()
+
+
+print(log({"loss": 1.0}), count({"loss": 1.0}))
+""",
 )

@@ -23,9 +23,10 @@ from validator.flow.calls.arguments import (
 from validator.flow.calls.getters import told
 from validator.flow.calls.sites import note
 from validator.flow.foreign import is_unknown
-from validator.flow.program.answers import Site, Target
+from validator.flow.program.answers import Result, Site, Target
+from validator.flow.program.return_tests import open_returns
 from validator.flow.substitution import instantiated
-from validator.flow.values import NOT_YET, UNKNOWN, Obj, Val, join2, obj, of_one
+from validator.flow.values import NOT_YET, UNKNOWN, Obj, Val, join2, join_ways, obj, of_one
 
 if TYPE_CHECKING:
     from validator.flow.evaluation import Evaluation
@@ -88,7 +89,8 @@ def _returned(at: Evaluation, number: int, unit: Unit, bindings: dict[int, Val],
 
     _changed_arguments(at, number, unit, argument, shift)
     _wrapped_by(at, number, unit, result.returned, shift)
-    value = instantiated(readers.made_by(result.returned, at.unit, number, unit), argument)
+    returned = _returned_to(result, unit, argument)
+    value = instantiated(readers.made_by(returned, at.unit, number, unit), argument)
     value = told(at, number, unit, value, argument)
     if (rebuilt := readers.rebuilt(at.flow, unit)) is not None:
         value = join2(value, readers.taken_apart(argument(rebuilt)))
@@ -97,6 +99,17 @@ def _returned(at: Evaluation, number: int, unit: Unit, bindings: dict[int, Val],
         if objects_of(said):
             return Val(said.objs, value.v, value.n, value.p, value.state)
     return value
+
+
+def _returned_to(result: Result, unit: Unit, argument: Callable[[int], Val]) -> Val:
+    """What a unit returns on the ways that the constants among the arguments leave."""
+    if not unit.return_tests:
+        return result.returned
+    ways, blocks = result.ways, open_returns(unit, argument)
+    if blocks is None:
+        return NOT_YET
+    kept = [value for block, value in ways.items() if block in blocks]
+    return result.returned if len(kept) in (0, len(ways)) else join_ways(kept)
 
 
 def _changed_arguments(at: Evaluation, number: int, unit: Unit, argument: Callable[[int], Val], shift: int) -> None:

@@ -98,6 +98,7 @@ class Result(NamedTuple):
     waiting: bool = False  # whether some of the values are not known yet
     guessed: dict[Unit, tuple[Passed, ...]] = {}  # noqa: RUF012  (calls that probably run units, by unit)
     rounds: Causes = NONE  # by what it varies how often a generator yields
+    ways: dict[int, Val] = {}  # noqa: RUF012  (what it returns at each block, where parameters decide at which)
 
     @property
     def makes(self) -> frozenset[ClassDef]:
@@ -145,7 +146,8 @@ def grounded(answer: Any) -> Any:
         return answer
     known = tuple(map(grounded, answer.vals))
     returned, yielded = grounded(answer.returned), grounded(answer.yielded)
-    return answer._replace(vals=known, returned=returned, yielded=yielded, waiting=False)
+    ways = {block: grounded(value) for block, value in answer.ways.items()}
+    return answer._replace(vals=known, returned=returned, yielded=yielded, ways=ways, waiting=False)
 
 
 def part_of(answer: Any, part: Any) -> Any:
@@ -189,7 +191,7 @@ def joined(old: Any, new: Any) -> Any:
         vals=tuple(a if a is b else join2(a, b) for a, b in zip(old.vals, new.vals, strict=True)),
         returned=join2(old.returned, new.returned),
         yielded=join2(old.yielded, new.yielded), outs=_by_key(old.outs, new.outs, join2),
-        sites=_by_key(old.sites, new.sites, Site.merged),
+        ways=_by_key(old.ways, new.ways, join2), sites=_by_key(old.sites, new.sites, Site.merged),
         **{name: _by_key(getattr(old, name), getattr(new, name), _united) for name in _ROWS},
     )  # fmt: skip
 

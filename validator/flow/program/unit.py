@@ -15,6 +15,7 @@ from validator.flow.containers import Filled, filled
 from validator.flow.control import Control
 from validator.flow.narrowing import ClassTests
 from validator.flow.program.getters import Got, got
+from validator.flow.program.return_tests import ReturnTest, return_tests
 from validator.flow.transfer.dispatch import is_evaluated
 from validator.flow.worklist import Order
 from validator.ir import Code, Value
@@ -163,6 +164,11 @@ class Unit:
     @cached_property
     def class_tests(self) -> ClassTests:
         return ClassTests(self)
+
+    @cached_property
+    def return_tests(self) -> dict[int, tuple[ReturnTest, ...]]:
+        """By block the tests of parameters around its returns; empty where none decides at which of them it ends."""
+        return return_tests(self)
 
     @cached_property
     def wraps(self) -> tuple[str, frozenset[int]]:

@@ -39,7 +39,7 @@ def result_of_unit(at: Evaluation) -> Result:
     """The result of a unit whose values are known."""
     placings, placed = _placed_in_place(at)
     unshared = at.alone.unshared()
-    returned = _returned(at, unshared)
+    returned, ways = _returned(at, unshared)
     left = _left(at, placed)
     sites = dict(sorted(at.sites.items()))
     return Result(
@@ -50,7 +50,7 @@ def result_of_unit(at: Evaluation) -> Result:
         _together((name, (owner, kept)) for owner, name, kept in left.attributes),
         _together((name, (owner, content)) for name, owner, content in fillings(at)),
         tuple(placings), {**at.wrapped, **at.steps}, NOT_YET in at.vals, _passed(sites, attrgetter("guessed")),
-        _rounds(at),
+        _rounds(at), ways,
     )  # fmt: skip
 
 
@@ -94,21 +94,23 @@ def _rounds(at: Evaluation) -> Causes:
     return causes
 
 
-def _returned(at: Evaluation, unshared: frozenset[int]) -> Val:
-    """What a unit returns; of several returns it varies as the branches do that choose between them, if these do not
-    all give back one value, which some have changed in place (`if rank != 0: return config`)."""
+def _returned(at: Evaluation, unshared: frozenset[int]) -> tuple[Val, dict[int, Val]]:
+    """What a unit returns, and by block what it does there, where parameters decide at which; of several returns it
+    varies as the branches do that choose between them, if these do not all give back one value, which some have changed
+    in place (`if rank != 0: return config`)."""
     if len({(at.root(number), times_grown(at, number)) for _, number in at.leaving.returns}) < 2:
-        return join([at.vals[number] for _, number in at.leaving.returns])
+        return join([at.vals[number] for _, number in at.leaving.returns]), {}
     here = _always_there(at)
-    returned = []
+    returned: dict[int, Val] = {}
     causes: Causes = NONE
     for block, number in at.leaving.returns:
         given = at.known(number, block)
         back = _returned_under(at, block, given, here)
         causes |= back.v - given.v
-        returned.append(_returned_alone(back) if block in unshared else back)
-    left = join_ways(returned)
-    return in_parts(left, returned, causes) if causes else left
+        returned[block] = _returned_alone(back) if block in unshared else back
+    left = join_ways(returned.values())
+    left = in_parts(left, list(returned.values()), causes) if causes else left
+    return left, returned if at.unit.return_tests else {}
 
 
 def _returned_under(at: Evaluation, block: int, value: Val, here: frozenset[int]) -> Val:

@@ -78,7 +78,7 @@ class Demands:
         for each in found:
             for user in each.users:
                 same = user.value.op == "mut" and user.value.args[0] == each.number
-                same = same or user.value.op == "phi" and _is_still(user, found, position, known)
+                same = same or user.value.op == "phi" and _is_still(user, found, known)
                 if same and user not in found:
                     found.append(user)
         return found
@@ -107,11 +107,17 @@ def _handed_on(call: Place, held: Place) -> Iterator[tuple[Unit, int]]:
     yield from ((target, position) for position, number in rows if target is not None and number == held.number)
 
 
-def _is_still(phi: Place, found: list[Place], position: int, known: Known) -> bool:
+def _is_still(phi: Place, found: list[Place], known: Known) -> bool:
     """Whether a variable is the parameter still: what else it may be comes to it on ways that constants close."""
     held = {each.number for each in found}
     others = [phi.value_at(number) for number in phi.value.args if number not in held and number != phi.number]
-    return bool(phi.value.data) and all(_reached(each, position, known) is None for each in others)
+    return bool(phi.value.data) and all(_is_closed(each, known) for each in others)
+
+
+def _is_closed(place: Place, known: Known) -> bool:
+    """Whether constants among the parameters close every way to a place."""
+    tests = (each.asserted(way) for each, way in place.settled_tests)
+    return any(_truth(test, known) is (not holds) for test, holds in tests)
 
 
 def _reached(place: Place, position: int, known: Known) -> bool | None:
@@ -154,10 +160,17 @@ def _truth(test: Place, known: Known) -> bool | None:
 def _is_of(given: Any, asked: Place) -> bool | None:
     """Whether a constant is an object of one of some classes; None where not all of them are known."""
     parts = [asked.value_at(n) for n in asked.value.args] if asked.value.op == "tuple" else [asked]
-    classes = [_CLASSES.get(str(part.value.data)) if part.value.op == "name" else None for part in parts]
-    if any(cls is not None and isinstance(given, cls) for cls in classes):
-        return True
-    return None if None in classes else False
+    answers = {_is_of_class(given, part) for part in parts}
+    return True if True in answers else None if None in answers else False
+
+
+def _is_of_class(given: Any, asked: Place) -> bool | None:
+    """The same of one class; what is written as a constant is of no class of the project."""
+    known = _CLASSES.get(str(asked.value.data)) if asked.value.op == "name" else None
+    if known is not None:
+        return isinstance(given, known)
+    objs = asked.closed.each
+    return False if objs and all(o[0] == "class" for o in objs) else None
 
 
 def _what(user: Place, held: Place) -> str:
