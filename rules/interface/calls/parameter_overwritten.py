@@ -5,8 +5,9 @@ What it does
     been given another value first. Its default must say something (not None, False, zero or nothing), or a call of the
     project that runs nothing else must pass something for it. A note where constants take its place: somebody may have
     switched it off. Silent where another class of the project has a method of that name with that parameter, or a class
-    of a library above may ask for it, where the call passes the very expression that is put there, for `_names`, after
-    `del`, and where `locals()` or a function inside may read it.
+    of a library above may ask for it, where the call passes the very expression that is put there, or what the function
+    gets for another parameter, too, or reads of the function around it, for `_names`, after `del`, and where `locals()`
+    or a function inside may read it.
 
 Why is this bad
     What callers pass is dropped without a word, and so is the default: the program runs with something else than the
@@ -131,8 +132,22 @@ def _passing(queries: Queries, lost: Lost) -> Iterator[Place]:
         given = call.argument(name, index - implicit(call.unit, call.value, unit))
         if given is None or set(queries.targets(call)) != {unit} or given.root.text in own:
             continue
+        if given.root.value.op != "const" and _gets_otherwise(unit, call, given):
+            continue
         if given.root.value.op != "const" or given.text not in _SAYING_NOTHING:
             yield given
+
+
+def _gets_otherwise(unit: Unit, call: Place, given: Place) -> bool:
+    """Whether a function knows what a call passes from elsewhere: it gets it for another parameter, too, or stands
+    inside the caller and reads its variable."""
+    roots = [call.value_at(number).root.number for number in call.value.args[1:]]
+    if roots.count(given.root.number) > 1:
+        return True
+    around = unit.outer
+    if around is None or call.unit is not around and not _is_inside(call.unit, around):
+        return False
+    return any(value.op == "free" and given.text in (value.data, value.data[-1]) for value in unit.code.values)
 
 
 def _report(lost: Lost, passing: Place | None) -> Finding:
@@ -263,5 +278,23 @@ def fit(kind, batch):
     Hook().on_epoch(batch, 3)
     Fixed().step(batch, 0.2)
     return Base().step(batch, 0.2)
+""",
+    # the function gets what is passed all the same
+    """
+def rounded(frames, requested, step):
+    frames = requested // step * step
+    return frames
+
+def sample(count, step):
+    return rounded(count, count, step)
+
+def plan(kinds, seed):
+    def build(kind, seed_of_all):
+        seed_of_all = kinds[kind]
+        return seed_of_all, seed
+
+    return [build(kind, seed) for kind in kinds], sample(3, 2)
+
+plan({"a": 1}, 7)
 """,
 )

@@ -176,8 +176,12 @@ def _calls(project: Project, names: set[str]) -> dict[str, list[Site]]:
 
 
 def _sites(project: Project, method: Method, base: Method, calls: dict[str, list[Site]]) -> Iterator[tuple[Site, bool]]:
-    """Who calls `method`, and whether it does so on an object that may also be of another class than its own."""
+    """Who calls `method`, and whether it does so on an object that may also be of another class than its own. A call on
+    an object of the base is none where objects of the class are in other processes alone, and those of the base are
+    not."""
     assert method.cls is not None
+    flow = project.analysis(Objects).flow
+    away = flow.is_remote(method.cls) and not (base.cls is not None and flow.is_remote(base.cls))
     for function, call in calls.get(base.name, ()):
         if call.receiver == own_object(function):
             if function.cls in method.cls.mro and method.cls.find(function.name) is function:
@@ -185,7 +189,7 @@ def _sites(project: Project, method: Method, base: Method, calls: dict[str, list
         elif call.receiver != "super()":
             objects = project.analysis(Objects)
             types = objects.receivers(function, call)
-            if base.cls in types or method.cls in types:
+            if base.cls in types and not away or method.cls in types:
                 both = method.cls in types or base.cls in objects.open_receivers(function, call)
                 yield (function, call), base.cls in types and both
 
@@ -418,5 +422,41 @@ class Learner:
 
 
 print(Trainer(Agent()).step([1]), Learner(Agent()).step([1]), Trainer(Gym()).step([1]))
+""",
+    # objects of the class are workers in processes of their own: who has one calls it in another way
+    """\
+from abc import ABC, abstractmethod
+
+import ray
+
+
+class PolicyInterface(ABC):
+    @abstractmethod
+    def train(self, data, timer=None): ...
+
+
+class Policy(PolicyInterface):
+    def __init__(self, workers):
+        self.workers = workers
+
+    def train(self, data, timer=None):
+        return ray.get([worker.train.remote(data) for worker in self.workers])
+
+
+class WorkerImpl(PolicyInterface):
+    def train(self, data):
+        return data
+
+
+@ray.remote
+class Worker(WorkerImpl):
+    pass
+
+
+def fit(policy: PolicyInterface, data, timer):
+    return policy.train(data, timer=timer)
+
+
+fit(Policy([Worker.remote()]), [1], None)
 """,
 )
