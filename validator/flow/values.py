@@ -21,7 +21,7 @@ Objects are tuples whose first element says what they are:
 | `("several", True)` | a test that fails in a job of one process; False: that holds there, and only there |
 | `("as long", number)` | beside a list: it has as many elements as a caller says (a value) |
 | `("environment", name, among)` | the text of an environment variable that spells a rank |
-| `("ordinal", among, axes)` | the number of a rank, among `job`, `group` or `node` |
+| `("ordinal", among, axes)` | the number of a rank, among `job`, `group` or `node`; `job` of a group: of its member |
 | `("unordered", why, value)` | beside a list: ranks go through it in orders of their own: `set`, `listing`, `keys` |
 | `("tensor", shape, dtype)` | a tensor of known layout: sizes (or None), element type; `("str",)`: a text |
 | `("partial", callee, arguments, keywords)` | `functools.partial` |

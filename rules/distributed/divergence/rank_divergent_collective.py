@@ -1074,6 +1074,35 @@ class Trainer:
 def main(args, model):
     Trainer(args, model, {}).save("out")
 """,
+    # the constant that a call passes chooses what differs; the head of a group, and a collective in that group
+    """
+import os
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+from torch.distributed.device_mesh import init_device_mesh
+
+def folder(path, step, whole=True):
+    base = os.path.join(path, str(step))
+    if whole:
+        return base
+    return os.path.join(base, str(dist.get_rank()))
+
+def load(path, state, step):
+    if os.path.isdir(folder(path, step, whole=False)):
+        dcp.load(state, checkpoint_id=path)  # error: MP501
+    return state
+
+class Engine:
+    def __init__(self, dp, tp):
+        self.mesh = init_device_mesh("cuda", (dp, tp), mesh_dim_names=("dp", "tp"))
+        self.group = self.mesh["tp"].get_group()
+
+    def tell(self, found):
+        if dist.get_rank() == dist.get_process_group_ranks(self.group)[0]:
+            dist.broadcast_object_list(found, group_src=0, group=self.group)  # error: MP501
+        return found
+""",
 ]
 
 
@@ -2292,6 +2321,57 @@ class Recorder:
             summaries = [None] * dist.get_world_size()
             dist.all_gather_object(summaries, summary)
             print(summaries)
+""",
+    # what a call gives back that passes constants: the path without the rank
+    """
+import os
+import torch
+import torch.distributed as dist
+import torch.distributed.checkpoint as dcp
+
+def folder(path, step, whole=False):
+    base = os.path.join(path, str(step))
+    if whole:
+        return base
+    return os.path.join(base, str(dist.get_rank()))
+
+def load(path, state, step):
+    if os.path.isdir(folder(path, step, whole=True)):
+        dcp.load(state, checkpoint_id=path)
+    return state
+""",
+    # the heads of the groups of one kind are those that meet in a group across them
+    """
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import init_device_mesh
+
+class Engine:
+    def __init__(self, dp, tp):
+        self.mesh = init_device_mesh("cuda", (dp, tp), mesh_dim_names=("dp", "tp"))
+        self.rank = dist.get_rank()
+        self.head = dist.get_process_group_ranks(self.mesh["tp"].get_group())[0]
+        self.data_group = self.mesh["dp"].get_group()
+
+    def is_head(self):
+        return self.rank == self.head
+
+class Rollout:
+    def __init__(self, engine: Engine):
+        self.engine = engine
+
+    def shared(self, found):
+        if found is not None:
+            everywhere = [None] * dist.get_world_size(self.engine.data_group)
+            dist.all_gather_object(everywhere, found, group=self.engine.data_group)
+            found = everywhere
+        return found
+
+    def batch(self, prompts):
+        found = None
+        if self.engine.is_head():
+            found = [len(prompt) for prompt in prompts]
+        return self.shared(found)
 """,
 ]
 

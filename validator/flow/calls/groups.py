@@ -82,11 +82,14 @@ def spanned_by(at: Evaluation, group: Val) -> Axes:
 
 
 def job_rank(at: Evaluation, word: str, row: Row, arguments: Arguments) -> Val:
-    """The rank in the job of some member of a group: the same for the group, another for other groups."""
+    """The rank in the job of some member of a group: the same for the group, another for other groups. Of which axes
+    the group is, is kept where all its members name the same one."""
     axes = spanned_by(at, group_on(row, arguments))
     apart = frozenset({Cause("member", UNKNOWN_AXIS, axes != SOME)}) if axes != WHOLE else NONE
     asked = frozenset().union(*(v.v for n, v in arguments[1:])) if word == "job rank" else NONE
-    number = Val(frozenset({("ordinal", "job", WHOLE)}), apart | asked)
+    place = argument(("group_rank", 1), arguments) if word == "job rank" else None
+    whose = WHOLE if axes == SOME or place is not None and varying(place.v) else axes
+    number = Val(frozenset({("ordinal", "job", whose)}), apart | asked)
     counted = ("counted", group_on(row, arguments))
     return number if word == "job rank" else Val(sequence(number).objs | {counted}, apart)
 

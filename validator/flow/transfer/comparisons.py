@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from validator.domains.axes import SOME, WHOLE
-from validator.domains.spmd import OF_ONE, Causes, combined, emptied, member, only, unsure
+from validator.domains.axes import SOME, WHOLE, Axes
+from validator.domains.spmd import OF_ONE, Causes, combined, emptied, member, only, rank, unsure
 from validator.flow.calls.groups import axes_in
 from validator.flow.calls.hints import hint_of
 from validator.flow.merging.conditions import TESTED_FOR_PRESENCE, tests_around
@@ -38,6 +38,10 @@ def compare(at: Evaluation, number: int, value: Instruction) -> Val:
         ranks = _of_rank(at, mine, one)
         if ranks and (_below(asked, other.constant()) or _inside(asked, one, other) or _among_none(asked, other)):
             return Val(v=combined(one.p, one.v - ranks))
+    if value.data in ("Eq", "NotEq"):
+        axes = _of_one_member(left, right) or _of_one_member(right, left)
+        if axes:
+            return Val(v=rank(axes))
     if value.data in ("In", "NotIn"):
         return _membership(at, number, value, left, right)
     v = combined(left.v, right.v)
@@ -116,6 +120,16 @@ def _several(at: Evaluation, value: Instruction, left: Val, right: Val) -> froze
         return NOTHING
     holds = OF_ONE.get((value.data, most))
     return NOTHING if holds is None else frozenset({("several", not holds)})
+
+
+def _of_one_member(own: Val, other: Val) -> Axes:
+    """The axes of a group of which a rank is asked whether it is a certain member, whose number in the job all members
+    name alike: along others nothing tells ranks apart."""
+    is_own = own.objs == {("ordinal", "job", WHOLE)} and all(c.kind == "rank" and c.sure for c in own.v) and bool(own.v)
+    if not is_own or len(other.objs) != 1 or not other.of("ordinal"):
+        return frozenset()
+    ((_, among, axes),) = other.of("ordinal")
+    return axes if among == "job" and axes != WHOLE else frozenset()
 
 
 def _is_marker(value: Val, constant: Val) -> bool:

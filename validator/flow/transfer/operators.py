@@ -120,7 +120,7 @@ def _numbered(operator: str, left: Val, right: Val) -> frozenset[Obj]:
     if operator in ("Add", "Sub") and isinstance(step, int):
         more = step if operator == "Add" else -step
         found: set[Obj] = {("beyond", o[1], more) for o in left.of("size") if more}
-        found |= {o for o in left.each if o[0] == "ordinal" and o[1] != "node"}
+        found |= {("ordinal", "job", WHOLE) if o[1] == "job" else o for o in left.of("ordinal") if o[1] != "node"}
         for o in left.of("size") if operator == "Sub" and step > 0 else ():
             axes = axes_in(o[1])
             found.add(("ordinal", "job" if axes == WHOLE else "group", axes))
@@ -128,5 +128,5 @@ def _numbered(operator: str, left: Val, right: Val) -> frozenset[Obj]:
     if operator == "Mod" and _is_within_node(left, right):
         return frozenset({("ordinal", "node", frozenset({LOCAL}))})
     if operator == "Mod" and right.of("size"):
-        return frozenset(o for o in left.each if o[0] == "ordinal" and o[1] != "node")
+        return frozenset(("ordinal", "job", WHOLE) if o[1] == "job" else o for o in left.of("ordinal") if o[1] != "node")
     return frozenset()

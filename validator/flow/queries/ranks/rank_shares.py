@@ -153,7 +153,7 @@ def axes_of_rank(rank: Place | None) -> Axes:
     """Among the ranks of which axes a number counts; `SOME` where that is not known, or several may come."""
     if rank is None:
         return WHOLE
-    counted = {o[2] for o in rank.closed.each if o[0] == "ordinal"}
+    counted = {WHOLE if o[1] == "job" else o[2] for o in rank.closed.each if o[0] == "ordinal"}
     environment = {o[2] for o in rank.closed.each if o[0] == "environment"}
     return _only(counted | {axes for name, axes in _IN_ENVIRONMENT.items() if name in environment}, rank)
 
