@@ -4,7 +4,8 @@ What it does
     Reports a method of a family member that returns tuples of another length than callers unpack or than its
     sibling returns, that returns a tuple where the sibling returns a single value or where a caller reckons with the
     result (`step = strategy.load_ckpt(…)` and `range(step, …)`), or that returns nothing where the sibling returns a
-    value and a caller uses it. Only where every `return` of the method tells its shape.
+    value and a caller uses it, without asking whether there is any. Only where every `return` of the method tells its
+    shape.
 
 Why is this bad
     `_, states = strategy.load_ckpt(…)` works with one backend and raises ValueError or TypeError with the other.
@@ -25,6 +26,7 @@ from validator.analysis.interfaces.uses import Use, Uses, called_in, open_uses
 from validator.contracts import Contracts, implementations, standard
 from validator.facts.model import At, Return
 from validator.finding import Finding, Related
+from validator.flow.objects import Objects
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
@@ -85,6 +87,8 @@ def _check(
     found: dict[Method, tuple[ClassDef, str, Use]] = {}
     for cls, method in methods.items():
         felt = [use for use in uses if cls in use.classes]
+        if shapes[cls] == "nothing":
+            felt = [use for use in felt if not _asks_whether_there_is_any(project, use)]
         problem = _problem(shapes[cls], felt, methods, first, shapes[first] if cls is not first else "")
         problem = problem or _reckoned(project, shapes[cls], felt)
         if problem is not None:
@@ -140,6 +144,15 @@ def _problem(
     return f"{sibling} returns {_named(expected)}, and `{used[0].caller.qualname}` uses it", used[0]
 
 
+def _asks_whether_there_is_any(project: Project, use: Use) -> bool:
+    """Whether a caller tests what it gets for None, or for its truth."""
+    call = project.analysis(Objects).call_at(use.caller.module, use.call.at)
+    if call is None:
+        return False
+    asked = any(user.value.op == "compare" and user.operand(1).val.is_const(None) for user in call.users)
+    return asked or any(block.end[:2] == ("branch", call.number) for block in call.unit.code.blocks)
+
+
 def _reckoned(project: Project, shape: str, uses: list[Use]) -> tuple[str, Use] | None:
     """Who takes a tuple for a number."""
     if shape.startswith("tuple:"):
@@ -188,5 +201,11 @@ CORRECT = [
         "def load_ckpt(self, model, path): return model.load(path)['step']",
         "def load_ckpt(self, model, path):\n    return path, model.load(path)['step']",
         "start = strategy.load_ckpt(model, args.path)\nprint(start[0], start[1] + 1)",
+    ),
+    # whoever calls asks whether there is a result
+    pair(
+        "def all_reduce(self, data): return data.reduce()",
+        "def all_reduce(self, data):\n    data.reduce_()",
+        "loss = strategy.all_reduce(model.loss)\nif loss is not None:\n    print(loss.item())",
     ),
 ]
