@@ -391,4 +391,35 @@ envs:
 setup: pip install rl
 run: python tokens.py
 """,
+    # a small section under the name of one that fills a class, for another program: most is strange to that
+    """# file: rl/__init__.py
+# file: rl/settings.py
+from dataclasses import dataclass
+
+from omegaconf import OmegaConf
+
+
+@dataclass
+class AsyncTraining:
+    staleness_threshold: float = 0.1
+    trigger_sync_step: int = 4
+    partial_rollout: bool = False
+    minibatches: int = 1
+
+
+def load(path):
+    return AsyncTraining(**OmegaConf.load(path).async_training)
+# file: conf/own.yaml
+async_training:
+  staleness_threshold: 0.5
+  trigger_sync_step: 2
+  partial_rollout: true
+  minibatches: 2
+# file: conf/verl.yaml
+async_training:
+  staleness_threshold: 0.5
+  require_batches: 1
+  required_samples: 128
+  use_trainer_do_validate: false
+""",
 )

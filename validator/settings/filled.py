@@ -84,11 +84,13 @@ class Filled:
         return tuple((*fills, *self._alike(path, known)) for fills, path in zip(found, self.files, strict=True))
 
     def _alike(self, path: str, known: dict[str, set[Schema]]) -> Iterator[Fill]:
-        """The sections of a file, too small to tell by their keys, whose like are all of one class."""
+        """The sections of a file, too small to tell by their keys, whose like are all of one class; none of which most
+        is strange to that."""
         for section in self._unknown.get(path, ()):
             classes = known.get(section.dotted, set())
             schema = next(iter(classes)) if len(classes) == 1 else None
-            if schema is not None and schema.fields.keys() & section.keys.keys():
+            known_keys = schema.fields.keys() & section.keys.keys() if schema is not None else set()
+            if schema is not None and known_keys and 2 * len(known_keys) >= len(section.keys):
                 yield Fill(section, schema, (schema,), declared=False, alike=True)
 
     def is_taken_over(self, key: Setting) -> bool:
