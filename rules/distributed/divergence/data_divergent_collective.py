@@ -879,6 +879,28 @@ def reduced(number):
     dist.all_reduce(tensor, op=dist.ReduceOp.MIN)
     return tensor.item()
 """,
+    # what this process has put under its own number, as the others have
+    """
+import os
+import torch.distributed as dist
+
+class Groups:
+    MADE = {}
+
+    def __init__(self, ranks):
+        self.ranks, self.group = ranks, dist.new_group(ranks)
+        pid = os.getpid()
+        if pid not in Groups.MADE:
+            Groups.MADE[pid] = []
+        Groups.MADE[pid].append(self)
+
+    @staticmethod
+    def make_again():
+        pid = os.getpid()
+        if pid in Groups.MADE:
+            for each in Groups.MADE[pid]:
+                each.group = dist.new_group(ranks=each.ranks)
+""",
 ]
 
 

@@ -69,6 +69,8 @@ def _membership(at: Evaluation, number: int, value: Instruction, left: Val, righ
         return Val()  # nothing is in a list that was never filled
     if _is_remembered(at, number, *value.args):
         return Val()  # each rank asks for its own key for the first time when the others do
+    if _is_own_process(at, value.args[0]):
+        return Val(v=right.v)  # under the number of its process it finds what it has put there itself
     inside = combined(member(left.v), right.v)
     own = bool(left.objs) and all(o[0] == "ordinal" for o in left.each)
     # the rank of some other process mostly is one that all ranks of the group know alike
@@ -93,6 +95,12 @@ def _is_remembered(at: Evaluation, test: int, key: int, table: int) -> bool:
         and test in tests_around(at, each.block)
         for each in at.code.values
     )
+
+
+def _is_own_process(at: Evaluation, number: int) -> bool:
+    """Whether a value is the number that the system gives the process."""
+    held = at.code.values[at.root(number)]
+    return held.op == "call" and ("ext", "os.getpid") in at.vals[held.args[0]].objs
 
 
 def _is_made_under(at: Evaluation, test: int, name: str) -> bool:
