@@ -53,6 +53,8 @@ class Around(NamedTuple):
 def sees(op: Issued, causes: Causes) -> bool:
     """Whether the group of a collective holds ranks that what varies by `causes` tells apart."""
     axes = op.axes
+    if op.idle:
+        return False
     if op.once and not any(cause.kind in ("rank", "member") for cause in causes):
         return False  # each rank comes there once, sooner or later
     if any(cause.kind == "failure" for cause in causes):

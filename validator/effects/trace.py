@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.domains.axes import Axes
+from validator.domains.placement import DTENSOR, may
 from validator.domains.spmd import Causes
 from validator.effects import exceptions
 from validator.effects.common_parts import common_parts
@@ -189,6 +190,7 @@ class Issued(NamedTuple):
     once: bool = False  # only the first of such calls is one
     among: bool = False  # a call on the way to it may run other functions of the project, which issue no collective
     if_sharded: bool = False  # it is one for certain where models are sharded
+    idle: bool = False  # it works on a tensor that was gathered before, and is none
 
 
 class Traces:
@@ -280,8 +282,21 @@ class Traces:
             frame.here(op.site), op.operation.sure and not self._is_guessed(frame),
             not op.operation.sure and (op.operation.row.spread is not None or op.operation.name in _OF_DTENSORS),
             op.operation.row.once, self._is_among(frame),
-            op.operation.row.spread is not None and not op.operation.row.likely,
+            op.operation.row.spread is not None and not op.operation.row.likely, self._is_idle(op, frame),
         )  # fmt: skip
+
+    def _is_idle(self, op: Op, frame: Frame) -> bool:
+        """Whether what gathers a DTensor works on what callers have passed, who had gathered it before."""
+        if op.operation.name not in _OF_DTENSORS or frame.caller is None:
+            return False
+        values = frame.unit.code.values
+        callee = values[values[op.site].args[0]] if values[op.site].op == "call" else values[op.site]
+        asked = values[frame.unit.root(callee.args[0])] if callee.op == "attr" else callee
+        if asked.op != "param":
+            return False
+        given = frame.argument(asked.data[0], self.flow)
+        state = frame.caller.value(given, self.flow).held
+        return may(state, "whole") and not may(state, *DTENSOR)
 
     def _is_guessed(self, frame: Frame) -> bool:
         """Whether a call on the way to a frame is of an unknown object."""

@@ -2373,6 +2373,32 @@ class Rollout:
             found = [len(prompt) for prompt in prompts]
         return self.shared(found)
 """,
+    # what was gathered before is whole: what would gather it again for others does nothing
+    """
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+
+def whole(param):
+    tensor = param.data
+    if isinstance(tensor, DTensor):
+        return tensor.full_tensor()
+    return tensor
+
+class Adapter:
+    def converted(self, name, tensor):
+        if isinstance(tensor, DTensor):
+            tensor = tensor.full_tensor()
+        return [(name, tensor)]
+
+def update(model, adapter: Adapter, send):
+    for name, param in model.named_parameters():
+        tensor = whole(param)
+        if dist.get_rank() != 0:
+            continue
+        for each in adapter.converted(name, tensor):
+            send(each)
+""",
 ]
 
 
