@@ -3,7 +3,7 @@
 What it does
     Follows what `threading.Thread`, executors and event loops run. Reported: a collective on the default group in such
     a thread, where the program issues collectives on that group elsewhere, too. Silent where the function that starts
-    the thread waits for its end, and where the thread was given a group.
+    the thread waits for its end, where the thread was given a group, and where only programs come to it that make none.
 
 Why is this bad
     Collectives of one group must be issued in the same order on all ranks. Which of two threads comes first is another
@@ -22,6 +22,7 @@ from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
+from validator.flow.queries.ranks.groupless_programs import GrouplessPrograms
 from validator.flow.queries.threads import Thread, is_awaited, run_by, threads
 from validator.project import Project
 from validator.rule import Rule
@@ -34,8 +35,11 @@ def check_project(project: Project) -> Iterator[Finding]:
     started = [thread for thread in threads(queries) if not is_test(thread.start.unit.path) and not is_awaited(thread)]
     run = [run_by(queries, thread) for thread in started]
     aside = {unit for units in run for unit in units}
+    groupless = project.analysis(GrouplessPrograms)
     for thread, units in zip(started, run, strict=True):
         call = next((c for unit in units for c in queries.calls_in(unit) if _is_on_default(c)), None)
+        if call is not None and groupless.is_only_for(thread.start.unit):
+            continue
         other = _elsewhere(queries, aside) if call is not None else None
         if call is not None and other is not None:
             yield _report(thread, call, other)
@@ -157,5 +161,47 @@ def _meet():
 
 def log(loss):
     dist.all_reduce(loss)
+""",
+    # a service that loads data: no program that starts it makes a group
+    """
+# file: rows/__init__.py
+# file: rows/data.py
+import os
+import torch.distributed as dist
+
+def load(path):
+    if dist.is_initialized():
+        dist.barrier()
+    return os.listdir(path)
+# file: rows/service.py
+import asyncio
+from rows.data import load
+
+def make(app):
+    @app.post("/load")
+    async def load_rows(path):
+        return await asyncio.to_thread(load, path)
+
+    return app
+# file: rows/__main__.py
+import web
+from rows.service import make
+
+def main():
+    web.run(make(web.App()))
+
+if __name__ == "__main__":
+    main()
+# file: train.py
+import torch.distributed as dist
+from rows.data import load
+
+def main(model):
+    dist.init_process_group("nccl")
+    dist.all_reduce(model.loss)
+    print(load("data"))
+
+if __name__ == "__main__":
+    main(open("model"))
 """,
 ]

@@ -65,6 +65,14 @@ class GrouplessPrograms:
                 if need is not None:
                     yield Needed(need.call, unit, need.sure)
 
+    def is_only_for(self, unit: Unit) -> bool:
+        """Whether a function only runs in programs that make no group: those are known, and none comes to what does."""
+        while unit.outer is not None and unit.outer.code.kind == "function":
+            unit = unit.outer
+        ways = self.queries.reaching({unit})
+        programs = [each for each in ways if each.code.kind == "module" and _start_of(each) is not None]
+        return bool(programs) and self.making.isdisjoint(programs) and unit not in self.making
+
     def _need(self, unit: Unit, start: int | None) -> _Need | None:
         """The first call that needs the group in a unit, and whether it comes to one on every way; what comes behind is
         not looked at."""
