@@ -4,8 +4,8 @@ What it does
     Holds the methods of classes that inherit from transformers' and trl's trainers and callbacks against the calls that
     the library makes of them, release by release. An error where each release that the requirements beside the code
     admit makes only calls that the override refuses; a warning where the newest one does, or where it makes some that
-    are refused and others that are taken; a note where nothing is required. Silent where the methods that make the
-    call are overridden too.
+    are refused and others that are taken; a note where nothing is required, and where settings decide whether the call
+    is made. Silent where the methods that make the call are overridden too, or all that come to them.
 
 Why is this bad
     `TypeError` in the first step, or at the first evaluation: since transformers 4.46 `Trainer` passes
@@ -48,7 +48,8 @@ def _is_plain(method: Method) -> bool:
 
 def _check(project: Project, cls: ClassDef, method: Method, table: Library, base: str) -> Iterator[Finding]:
     rows = [(each, misfit(method, _call(method, each))) for each in table.hook_calls(base, method.name)]
-    made = [(each, why) for each, why in rows if _is_made(cls, each)]
+    runs = _Runs(project, cls, table, base)
+    made = [(each, why) for each, why in rows if all(map(runs.is_run, each.callers))]
     if not any(why is not None for _, why in made):
         return
 
@@ -58,7 +59,9 @@ def _check(project: Project, cls: ClassDef, method: Method, table: Library, base
     found = refused(project, method.module, table, table.releases, refuses)
     if found is not None:
         weaker = found.severity == "error" and not _is_sure(made, found.newest)
-        yield _report(cls, method, table, base, found._replace(severity="warning") if weaker else found)
+        found = found._replace(severity="warning") if weaker else found
+        always = any(why is not None and (not each.callers or each.callers - each.optional) for each, why in made)
+        yield _report(cls, method, table, base, found if always else found._replace(severity="note"))
 
 
 def _is_sure(made: list[tuple[HookCall, Misfit | None]], release: Version) -> bool:
@@ -68,15 +71,30 @@ def _is_sure(made: list[tuple[HookCall, Misfit | None]], release: Version) -> bo
     return any(all(why is not None for _, why, name in rows if name == caller) for caller in callers)
 
 
-def _is_made(cls: ClassDef, call: HookCall) -> bool:
-    """Whether all methods of the library that make a call are still run: a class that has its own way of making it in
-    one place is taken to have it everywhere."""
-    return all(_is_run(cls, name) for name in call.callers)
+class _Runs:
+    """Which methods of a library are still run for a class: a class that has its own way of making a call in one place
+    is taken to have it everywhere."""
 
+    def __init__(self, project: Project, cls: ClassDef, table: Library, base: str) -> None:
+        self.project, self.cls, self.table, self.base = project, cls, table, base
+        self._known: dict[str, bool] = {}
 
-def _is_run(cls: ClassDef, name: str) -> bool:
-    """Whether a library's method is run, though classes of the project may override it."""
-    return all(_runs_above(each.methods[name]) for each in cls.mro if name in each.methods)
+    def is_run(self, name: str) -> bool:
+        """Whether a library's method is run, though classes of the project may override it, or all of those that run
+        it; what the project calls itself is."""
+        known = self._known.get(name)
+        if known is None:
+            self._known[name] = True  # a circle
+            known = all(_runs_above(each.methods[name]) for each in self.cls.mro if name in each.methods)
+            known = self._known[name] = known and (self._is_called(name) or any(map(self.is_run, self._callers(name))))
+        return known
+
+    def _is_called(self, name: str) -> bool:
+        """Whether the project calls a method, or the library itself does not, so that others do."""
+        return not self._callers(name) or any(True for _ in self.project.calls(name))
+
+    def _callers(self, name: str) -> set[str]:
+        return {caller for row in self.table.hook_calls(self.base, name) for caller in row.callers}
 
 
 def _runs_above(method: Method) -> bool:
@@ -170,5 +188,26 @@ class OwnLoop(Trainer):
 class Report(TrainerCallback):
     def on_step_end(self, args, state, control, model=None, **kwargs):
         print(state.global_step, model)
+""",
+    # the loop is the project's own: the library's, and what only that comes to, is not run
+    """\
+# file: requirements.txt
+transformers>=5.3
+# file: trainer.py
+from transformers import Trainer
+
+
+class OwnTrainer(Trainer):
+    def create_optimizer(self):
+        self.optimizer = self.args.make(self.model)
+        return self.optimizer
+
+    def create_scheduler(self, num_training_steps, optimizer):
+        self.lr_scheduler = self.args.schedule(optimizer, num_training_steps)
+
+    def _inner_training_loop(self, batch_size=None, args=None, resume_from_checkpoint=None, trial=None, **kwargs):
+        self.create_scheduler(args.max_steps, self.create_optimizer())
+        for batch in self.get_train_dataloader():
+            self.training_step(self.model, batch, len(batch))
 """,
 )

@@ -120,7 +120,7 @@ def _numbered(operator: str, left: Val, right: Val) -> frozenset[Obj]:
     if operator in ("Add", "Sub") and isinstance(step, int):
         more = step if operator == "Add" else -step
         found: set[Obj] = {("beyond", o[1], more) for o in left.of("size") if more}
-        found |= {("ordinal", "job", WHOLE) if o[1] == "job" else o for o in left.of("ordinal") if o[1] != "node"}
+        found |= _counted(left)
         for o in left.of("size") if operator == "Sub" and step > 0 else ():
             axes = axes_in(o[1])
             found.add(("ordinal", "job" if axes == WHOLE else "group", axes))
@@ -128,5 +128,10 @@ def _numbered(operator: str, left: Val, right: Val) -> frozenset[Obj]:
     if operator == "Mod" and _is_within_node(left, right):
         return frozenset({("ordinal", "node", frozenset({LOCAL}))})
     if operator == "Mod" and right.of("size"):
-        return frozenset(("ordinal", "job", WHOLE) if o[1] == "job" else o for o in left.of("ordinal") if o[1] != "node")
+        return _counted(left)
     return frozenset()
+
+
+def _counted(value: Val) -> frozenset[Obj]:
+    """Among which ranks a number counts that was computed from another one: whose that was does not matter any more."""
+    return frozenset(("ordinal", "job", WHOLE) if o[1] == "job" else o for o in value.of("ordinal") if o[1] != "node")
