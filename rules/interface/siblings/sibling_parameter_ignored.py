@@ -29,12 +29,13 @@ from validator.analysis.interfaces.uses import Use, Uses, called_in, open_uses
 from validator.contracts import implementations
 from validator.facts.model import Param
 from validator.files.integers import is_whole
-from validator.finding import Finding, Related
+from validator.finding import Finding, Related, Severity
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
 
 RULE = Rule("MP108", "sibling-parameter-ignored", "warning", stable_since="0.1.0", solves=True)
 
+_NOTHING = ("None", "False")
 _MEMBER = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Z]\w*\.([A-Z][A-Z0-9_]*)")
 
 
@@ -61,7 +62,8 @@ def _check(project: Project, family: Family, name: str, methods: dict[ClassDef, 
         for sibling, other in methods.items():
             honoured = [p for p in ignored if _honours(bodies, other, p.name)]
             if sibling is not cls and honoured:
-                yield _report(cls, method, sibling, other, honoured, felt)
+                asked = any(_asks_for_something(p) or _passed(method, p, felt) for p in honoured)
+                yield _report(cls, method, sibling, other, honoured, felt, RULE.severity if asked else "note")
                 break
 
 
@@ -74,6 +76,11 @@ def _may_ask(param: Param) -> bool:
 def _always_asks(param: Param) -> bool:
     """Whether the default asks for something too, so that it does not matter what callers pass."""
     return param.default in ("True", "False") or is_whole((param.default or "").lstrip("-")[:1])
+
+
+def _asks_for_something(param: Param) -> bool:
+    """Whether the default is more than a switch that is off."""
+    return param.default not in _NOTHING
 
 
 def _choice(text: str) -> str | None:
@@ -90,7 +97,7 @@ def _passed(method: Method, param: Param, uses: list[Use]) -> bool:
     passed = (argument.value for use in uses if (argument := bind(method, use.call).get(param.name)) is not None)
     usual = _choice(param.default or "")
     if usual is None:
-        return any(value != "None" for value in passed)
+        return any(value not in _NOTHING for value in passed)
     return any(_choice(value) not in (None, usual) for value in passed)
 
 
@@ -99,8 +106,9 @@ def _honours(bodies: Bodies, method: Method, name: str) -> bool:
 
 
 def _report(
-    cls: ClassDef, method: Method, sibling: ClassDef, other: Method, params: list[Param], uses: list[Use]
-) -> Finding:
+    cls: ClassDef, method: Method, sibling: ClassDef, other: Method, params: list[Param], uses: list[Use],
+    severity: Severity,
+) -> Finding:  # fmt: skip
     names = [f"`{p.name}`" for p in params]
     listed = names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
     return RULE.finding(
@@ -114,6 +122,7 @@ def _report(
             *called_in(uses),
         ],
         context=f"{cls.qualname}.{method.name}",
+        severity=severity,
     )
 
 
