@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from validator.definitions import PLAIN_BASES, ClassDef
-from validator.domains.placement import steps_of
+from validator.domains.placement import DTENSOR, steps_of
 from validator.flow.values import Obj, Val
 from validator.ir import Value
 from validator.models import Models
@@ -116,6 +116,9 @@ def narrowed(value: Val, classes: Val, holds: bool, models: Models) -> Val:
     steps = [models.wrapping(o[1]) if o[0] == "ext" else "" for o in wanted]
     if any(steps):
         return value.placed(_placed(value.state, steps, holds))
+    if not holds and wanted and all(o[0] == "ext" and _is_dtensor(o[1]) for o in wanted):
+        left = frozenset("?" if each[0] == "$" else each for each in value.state)  # what callers pass may be one or not
+        return value.placed(_placed(left, sorted(DTENSOR), holds))
     tested = _classes(wanted)
     if not holds:
         return value
@@ -124,6 +127,11 @@ def narrowed(value: Val, classes: Val, holds: bool, models: Models) -> Val:
     kept = {o for o in value.objs if o[0] in ("inst", "self") and not tested.isdisjoint(o[1].mro)}
     kept |= {("self", cls) for cls in tested if not _is_told(value, cls)}
     return Val(frozenset(kept), value.v, value.n, value.p, value.state)
+
+
+def _is_dtensor(dotted: str) -> bool:
+    """Whether a class is PyTorch's `DTensor`, which its releases have under several names."""
+    return dotted.startswith("torch.") and dotted.endswith(".DTensor")
 
 
 def kept_by(value: Val, classes: Val, holds: bool) -> Val:

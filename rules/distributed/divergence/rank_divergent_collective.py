@@ -2399,6 +2399,45 @@ def update(model, adapter: Adapter, send):
         for each in adapter.converted(name, tensor):
             send(each)
 """,
+    # the same of a sharded model, through two calls
+    """
+import torch
+import torch.distributed as dist
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor import DTensor
+
+def whole(param):
+    tensor = param.data
+    if isinstance(tensor, DTensor):
+        return tensor.full_tensor()
+    if tensor.device.type == "cpu":
+        tensor = tensor.to("cuda")
+    return tensor
+
+class Adapter:
+    def converted(self, name, tensor):
+        if "experts" in name:
+            return self.split(name, tensor)
+        return [(name, tensor)]
+
+    def split(self, name, tensor):
+        if isinstance(tensor, DTensor):
+            tensor = tensor.full_tensor()
+        return [(name, part) for part in tensor]
+
+class Engine:
+    def __init__(self, model):
+        self.model = fully_shard(model)
+        self.adapter = Adapter()
+
+    def update(self, send):
+        for name, param in self.model.named_parameters():
+            tensor = whole(param)
+            if dist.get_rank() != 0:
+                continue
+            for each in self.adapter.converted(name, tensor):
+                send(each)
+""",
 ]
 
 

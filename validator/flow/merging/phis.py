@@ -21,7 +21,7 @@ AS_LONG = frozenset({"list", "tuple", "iter", "enumerate", "reversed", "sorted",
 
 def phi(at: Evaluation, number: int, value: Instruction) -> Val:
     """What a variable holds behind several ways; it varies as the branches do that choose between them."""
-    vals = {each: at.operand(each) for each in value.args}
+    vals = {each: at.behind_tests(at.operand(each), each, value.block) for each in value.args}
     coming = [each for each in completed(at, value, arriving(at, value, vals)) if each != number]
     vals |= {each: at.vals[each] for each in coming if each not in vals}
     operands = [each for each in coming if vals[each] is not NOT_YET]
