@@ -431,6 +431,19 @@ class ClassDef:
                     stack.append(base)
         return tuple(found)
 
+    def runs(self, method: Method) -> bool:
+        """Whether objects of just this class run a method: their own, or one that those below it call with `super()` or
+        by the class that has it."""
+        above = {"super()", *(each.name for each in self.mro)}
+        for each in self.mro:
+            own = each.methods.get(method.name)
+            if own is method:
+                return True
+            calls = (call for call in own.facts.calls if call.method == method.name) if own is not None else ()
+            if own is not None and not any(call.receiver.rpartition(".")[2] in above for call in calls):
+                return False
+        return False
+
     def find_below(self, name: str) -> dict[ClassDef, Method | None]:
         """What `find(name)` gives on the class and on each one below it: one walk, however long their hierarchy."""
         found: dict[ClassDef, Method | None] = {}

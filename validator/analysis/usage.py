@@ -20,7 +20,6 @@ from validator.finding import Severity
 from validator.flow import Flow
 from validator.flow.callgraph.name_index import words_of
 from validator.flow.control import reached
-from validator.flow.objects import runs
 from validator.flow.program.symbols import is_plain
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
@@ -419,8 +418,8 @@ def _is_asked_of_itself(asking: Method | None, unit: Unit) -> bool:
     overrides that one may never."""
     if asking is None or unit.cls is None or unit.method is None or asking.facts.is_static:
         return True
-    heirs = (each for each in (unit.cls, *unit.cls.descendants()) if runs(each, unit.method))
-    return any(runs(each, asking) for each in heirs)
+    heirs = (each for each in (unit.cls, *unit.cls.descendants()) if each.runs(unit.method))
+    return any(each.runs(asking) for each in heirs)
 
 
 def _is_key(unit: Unit, number: int) -> bool:

@@ -221,7 +221,7 @@ def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exa
             _is_of_body(cls, name) or at.flow.fields.is_set_on_classes(cls, name, exact)
         )
         found.append(_with_receiver(held, receiver) if is_method else held)
-    for method in _methods(at.flow, cls, name, exact):
+    for method in _methods(at.flow, cls, name, exact, _running(at, number)):
         found.append(_bound(at, number, method, receiver))
     if found and join(found) is NOT_YET:
         return NOT_YET
@@ -239,14 +239,23 @@ def member_of(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj, exa
     return join(found)
 
 
-def _methods(flow: Flow, cls: ClassDef, name: str, exact: bool) -> list[Method]:
-    """The methods of that name that an object may have; not those of classes whose objects are in other processes."""
+def _running(at: Evaluation, number: int) -> Method | None:
+    """The method that asks its own object for an attribute."""
+    value = at.unit.code.values[number]
+    own = value.op == "attr" and at.unit.is_receiver(value.args[0])
+    return at.unit.method if own else None
+
+
+def _methods(flow: Flow, cls: ClassDef, name: str, exact: bool, running: Method | None) -> list[Method]:
+    """The methods of that name that an object may have; not those of classes whose objects are in other processes, or
+    do not run the method in which the object asks itself."""
     own = cls.find(name)
     found = [own] if own is not None else []
-    if not exact:
-        below = cls.find_below(name).items()
-        found += [each for c, each in below if each is not None and (not flow.is_remote(c) or flow.is_remote(cls))]
-    return list(dict.fromkeys(found))
+    for below, each in cls.find_below(name).items() if not exact else ():
+        elsewhere = flow.is_remote(below) and not flow.is_remote(cls)
+        if each is not None and each not in found and not elsewhere:
+            found += [each] if running is None or below.runs(running) else []
+    return found
 
 
 def _bound(at: Evaluation, number: int, method: Method, receiver: Val) -> Val:

@@ -166,7 +166,7 @@ class Objects:
         method = place.unit.scope
         if method.cls is None or not place.unit.is_receiver(place.root.operand(0).number):
             return True
-        return not cls.is_abstract and runs(cls, method)
+        return not cls.is_abstract and cls.runs(method)
 
     def _kept(self, cls: ClassDef, name: str) -> frozenset[ClassDef]:
         """The classes of what objects of just this class keep under an attribute, but for what callers pass: each
@@ -176,7 +176,7 @@ class Objects:
             found = Val()
             for each in self.flow.fields.stores(cls, name, set(cls.mro)):
                 own = each.unit.method if each.unit.cls is not None and each.unit.cls in cls.mro else None
-                if each.is_here and not each.is_passed and (own is None or runs(cls, own)):
+                if each.is_here and not each.is_passed and (own is None or cls.runs(own)):
                     found = join2(found, each.value)
             known = self._keeps[cls, name] = _made(found)
         return known
@@ -485,20 +485,6 @@ def _may_be_data(place: Place) -> bool:
 def _made(value: Val) -> frozenset[ClassDef]:
     """The classes of the objects that a value is known to be; none of those of tests."""
     return frozenset(o[1] for o in value.objs if o[0] == "inst" and not is_test(o[1].path))
-
-
-def runs(cls: ClassDef, method: Method) -> bool:
-    """Whether objects of just this class run a method: their own, or one that those below it call with `super()` or by
-    the class that has it."""
-    above = {"super()", *(each.name for each in cls.mro)}
-    for each in cls.mro:
-        own = each.methods.get(method.name)
-        if own is method:
-            return True
-        calls = (call for call in own.facts.calls if call.method == method.name) if own is not None else ()
-        if own is not None and not any(call.receiver.rpartition(".")[2] in above for call in calls):
-            return False
-    return False
 
 
 def _is_of_unknown_class(place: Place, user: Place) -> bool:

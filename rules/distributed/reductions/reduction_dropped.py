@@ -26,8 +26,10 @@ from validator.domains.spmd import only
 from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.ranks.unread_results import unread_result
+from validator.flow.queries.values.demands import only_target
 from validator.flow.queries.values.in_place import writes_into_arguments
 from validator.models import Row
 from validator.project import Project
@@ -52,8 +54,10 @@ def check_project(project: Project) -> Iterator[Finding]:
             yield _report_copy(call, copy, "a copy that")
         elif (made := unread_result(queries, call)) is not None:
             yield _report_copy(call, made, "made for the purpose, which")
-        elif (read := _read_before_alone(call)) is not None:
-            yield _report_late(call, read)
+        elif (into := _reduced_in_place(call)) is not None:
+            for place, given in _with_callers(queries, call, into):
+                if (read := _read_before_alone(place, given)) is not None:
+                    yield _report_late(place, read)
     for unit, made in giving.items():
         for call in queries.calls_of(unit):
             targets = queries.targets(call)
@@ -139,13 +143,27 @@ def _unread_copy(call: Place) -> Place | None:
     return None
 
 
-def _read_before_alone(call: Place) -> Place | None:
-    """Where a tensor is read that a collective reduces in place, if that is before the collective, and what the
-    collective leaves in it is never read, nor what is computed of that."""
+def _reduced_in_place(call: Place) -> Place | None:
+    """The tensor into which a collective writes for every rank."""
     operation = next((each for each in call.operations if each.sure and not each.row.objects), None)
     written = _written(operation.row) if operation is not None and operation.row.root is None else None
-    into = call.argument(*written) if written is not None else None
-    if into is None or call.hands_on or is_test(call.unit.path) or _is_captured(into):
+    return call.argument(*written) if written is not None else None
+
+
+def _with_callers(queries: Queries, call: Place, into: Place) -> Iterator[tuple[Place, Place]]:
+    """A collective with its tensor, and the calls that surely run its function, with what they pass for the tensor."""
+    yield call, into
+    position = into.root.value.data[0] if into.root.value.op == "param" else -1
+    for caller in queries.calls_of(call.unit) if position >= 0 and not call.tests_inside else ():
+        given = argument_of(caller.unit, caller.number, call.unit, position)
+        if given is not None and only_target(caller) is call.unit:
+            yield caller, caller.value_at(given)
+
+
+def _read_before_alone(call: Place, into: Place) -> Place | None:
+    """Where a tensor is read that a call reduces in place, if that is before the call, and what it leaves in the
+    tensor is never read, nor what is computed of that."""
+    if call.hands_on or is_test(call.unit.path) or _is_captured(into):
         return None
     forms = [into.root]  # the tensor, after each call that was given it
     for form in forms:
@@ -156,7 +174,7 @@ def _read_before_alone(call: Place) -> Place | None:
     behind = [form for form in forms if form.value.op == "mut" and form.value.args[1] == call.number]
     before = [form for form in forms if form not in behind]
     reads = [user for form in before for user in form.users if user not in forms and user.number != call.number]
-    reads = [user for user in reads if user.value.op != "mut"]
+    reads = [user for user in reads if user.value.op not in ("mut", "part")]  # the body of a `part` stands here, too
     if forms[0].value.op not in ("call", "binary") or not behind or not reads:
         return None
     if not all(map(_is_own_reading, reads)) or any(_is_read(each, _REDUCED) for each in behind):
@@ -384,6 +402,24 @@ def rollout(model, batches, stats):
         if dist.is_initialized():
             dist.all_reduce(kl, dist.ReduceOp.AVG)  # error: MP555
         print(names, stats)
+""",
+    # a function of another file reduces it
+    """
+# file: helpers.py
+import torch.distributed as dist
+
+def average(tensor):
+    tensor.div_(dist.get_world_size())
+    dist.all_reduce(tensor)
+# file: train.py
+import torch
+
+from helpers import average
+
+def log(ratio, stats):
+    kl = ratio.sum(1).mean()
+    stats["kl"] = torch.sqrt(kl).item()
+    average(kl)  # error: MP555
 """,
 )
 

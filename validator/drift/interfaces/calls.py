@@ -297,15 +297,8 @@ def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Meth
 
 
 def _runs(cls: ClassDef, unit: Unit, asked: Value) -> bool:
-    """Whether the object of a class may be the one in whose method it is asked for something: not where the class has
-    a method of its own in place of that one, and calls no method of the name above it."""
-    method = unit.method
-    if method is None or not unit.is_receiver(asked.args[0]) or cls.find(unit.name) is method:
-        return True
-    names = f".{unit.name}"
-    calls = (call.target for each in cls.mro for own in each.methods.values() for call in own.facts.calls)
-    above = {f"{each.name}{names}" for each in cls.mro}
-    return any(target in above or target.startswith("super") and target.endswith(names) for target in calls)
+    """Whether the object of a class may be the one in whose method it is asked for something."""
+    return unit.method is None or not unit.is_receiver(asked.args[0]) or cls.runs(unit.method)
 
 
 def handed(side: Side, unit: Unit, callee: int) -> list[Method]:

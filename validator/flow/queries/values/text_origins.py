@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from validator.definitions import ClassDef
-from validator.flow.objects import runs
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.escapes import argument_of
@@ -208,9 +207,9 @@ def _meeting(store: Place, read: Place, classes: Classes) -> Classes:
         return None
     if reader is None or reader.cls is None or not read.unit.is_receiver(read.value.args[0]):
         held = _classes(read.operand(0).closed)
-        return frozenset(cls for cls in held if runs(cls, writer)) if held is not None else None
+        return frozenset(cls for cls in held if cls.runs(writer)) if held is not None else None
     return frozenset(
-        cls for cls in (reader.cls.relatives if classes is None else classes) if runs(cls, reader) and runs(cls, writer)
+        cls for cls in (reader.cls.relatives if classes is None else classes) if cls.runs(reader) and cls.runs(writer)
     )
 
 
