@@ -23,6 +23,7 @@ from validator.flow.constructors import REMOTE, Constructors
 from validator.flow.narrowing import OBJECTS, told_apart, without
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.named_choices import named_choice
 from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.pure_functions import computed
 from validator.flow.values import BOTTOM, NONE_OBJ, TOP, UNKNOWN, Obj, Val, join2, picked
@@ -215,6 +216,9 @@ class Objects:
         whoever may call, unless the program itself passes objects of classes that have nothing to do with these, or
         one of the classes itself."""
         closed, root = place.closed, place.root
+        named = named_choice(root) if len(closed.objs) > 1 else None
+        if named is not None and named <= closed.objs:
+            return Val(named)
         said = self.flow.parameters.declared(root.unit, root.value.data[1]) if root.value.op == "param" else BOTTOM
         if not said.objs and (not closed.objs or TOP in closed.objs):
             said = self._annotated(root)

@@ -407,4 +407,36 @@ def main(strategy, batch, env):
     trainer.init(strategy)
     return trainer.fit(batch)
 """,
+    # a factory looks the class up by the name that its caller spells out
+    """\
+class Aligner:
+    def align(self, model, reward):
+        return model, reward
+
+
+class Tuner:
+    def tune(self, model):
+        return model
+
+    def align(self, model):
+        return model
+
+
+TABLE = {"aligner": Aligner, "tuner": Tuner}
+
+
+class Auto:
+    @classmethod
+    def make(cls, name, *args):
+        if name not in TABLE:
+            raise ValueError(name)
+        made = TABLE[name](*args)
+        return made
+
+
+def main(model, reward):
+    name = "aligner"
+    Auto.make("tuner").align(model)
+    return Auto.make(name=name).align(model, reward), Auto.make("tuner").tune(model)
+""",
 )
