@@ -75,7 +75,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     for draw, apart, user in (*_slices(queries), *_samplers(queries), *_prepared(queries), *_dealt(queries)):
         if (draw.unit, draw.number) not in seen:
             seen.add((draw.unit, draw.number))
-            yield _report(draw, apart, user)
+            yield _report(queries, draw, apart, user)
 
 
 _Found = tuple[Place, Causes, Place]  # what draws, how that differs between ranks, what takes the rank's part
@@ -272,7 +272,16 @@ def _rests_on(call: Place) -> str:
     return f": nothing seeds `{rows[0].draws}` alike before"
 
 
-def _report(call: Place, apart: Causes, user: Place) -> Finding:
+def _seeding(queries: Queries, call: Place) -> Iterator[Related]:
+    """Where callers pass what each rank has for itself to a function, which seeds its shuffle with it."""
+    positions = {part.value.data[0] for part in call.operand(0).sources if part.value.op == "param"}
+    for caller in queries.calls_of(call.unit) if positions else ():
+        passed = (argument_of(caller.unit, caller.number, call.unit, position) for position in positions)
+        if any(number is not None and caller.value_at(number).varies("rank", "member") for number in passed):
+            yield Related(caller.unit.path, caller.at[0], "each rank passes its own here")
+
+
+def _report(queries: Queries, call: Place, apart: Causes, user: Place) -> Finding:
     name = call.operand(0).text
     sure = any(c.sure for c in apart)
     what = "every rank seeds its own shuffle" if sure else "every rank shuffles for itself"
@@ -283,7 +292,7 @@ def _report(call: Place, apart: Causes, user: Place) -> Finding:
         call.at,
         f"{what} in `{call.unit.qualname}` (`{name}`), then takes its part of its own order{why}",
         help="shuffle with a generator seeded alike on all ranks (`random.Random(seed + epoch)`), then divide by rank",
-        related=related if user != call else [],
+        related=[*(related if user != call else []), *_seeding(queries, call)],
         context=f"{call.unit.qualname}:{name}",
         severity="error" if sure else "warning",
     )
