@@ -14,7 +14,8 @@ What it does
     what the function calls makes it on the same thing, or on a module that holds it, where the change takes away the
     object whose method it is, or only asks whether there is what the call needs. A note of a context of precision
     (`autocast`). Also a number that each round of a loop raised, in code or in a script, and that only some rounds
-    raise now, as the statement stands in a branch that was beside it before.
+    raise now, as the statement stands in a branch that was beside it before. And a collective around which a test
+    stands now that is false for what all calls of the project pass.
 
 Why is this bad
     A barrier, a wait or a `zero_grad` that is no longer passed is missed by no test on one process: the program hangs,
@@ -29,6 +30,7 @@ from validator.drift.change import Change
 from validator.drift.statements.counters import Counters, Uncounted
 from validator.drift.statements.effects import Effects, Lost
 from validator.drift.statements.extracted import Extracted
+from validator.drift.statements.ruled_out import RuledOut, RuledOutCollectives
 from validator.finding import Finding, Related
 from validator.rule import Rule
 
@@ -45,6 +47,21 @@ def check_change(change: Change) -> Iterator[Finding]:
         yield _report(lost)
     for counter in change.analysis(Counters).rows:
         yield _counter(counter)
+    for row in change.analysis(RuledOutCollectives).rows:
+        yield _ruled_out(row)
+
+
+def _ruled_out(row: RuledOut) -> Finding:
+    unit = row.pair.new
+    return RULE.finding(
+        unit.path,
+        row.call.at,
+        f"no call in the project comes to `{row.call.operand(0).text}` in `{unit.qualname}` since the change: what all "
+        f"of them pass leaves `{short(row.test.text)}` only one outcome",
+        help="pass what it asks for, or ask for something else",
+        related=[Related(unit.path, row.test.at[0], "this decides it")],
+        context=f"{unit.qualname}:{row.call.method}",
+    )
 
 
 def _counter(row: Uncounted) -> Finding:
@@ -180,6 +197,38 @@ _BATCHES = """def epochs(loader, model, log):
         if loss > 10:
             log(loss)
 {inner}{behind}    return seen
+"""
+
+_AGREED = """# before: balance.py
+import torch
+import torch.distributed as dist
+
+
+def micro_batches(tokens, size, group=None):
+    count = torch.tensor([tokens.sum() // size])
+    if dist.is_initialized():
+        dist.all_reduce(count, op=dist.ReduceOp.MAX, group=group)
+    return count.item()
+# file: balance.py
+import torch
+import torch.distributed as dist
+
+
+def micro_batches(tokens, size, group=None):
+    count = torch.tensor([tokens.sum() // size])
+    if group is not None:
+        dist.all_reduce(count, op=dist.ReduceOp.MAX, group=group){mark}
+    return count.item()
+# file: train.py
+from balance import micro_batches
+
+
+def train(strategy, tokens):
+    return micro_batches(tokens, 8{passed})
+
+
+if __name__ == "__main__":
+    train(None, [])
 """
 
 INCORRECT = (
@@ -854,6 +903,8 @@ class Buckets:
     + _BATCHES.format(inner="", behind="        seen += 1\n")
     + "# file: epochs.py\n"
     + _BATCHES.format(inner="            seen += 1  # error: MP905\n", behind=""),
+    # nobody passes what switches a collective on now
+    _AGREED.format(passed="", mark="  # error: MP905"),
 )
 CORRECT = (
     # the same is sent by a method of a group; two barriers of which each way passes one
@@ -1552,4 +1603,5 @@ def train(accelerator, model, optimizer, loader):
     + _BATCHES.format(inner="", behind="        seen += 1\n")
     + "# file: epochs.py\n"
     + _BATCHES.format(inner="", behind="        if batch:\n            seen += 1\n"),
+    _AGREED.format(passed=", strategy.group", mark=""),
 )
