@@ -3,12 +3,13 @@
 What it does
     Compares what functions give back before and after a change: a number, a text, a list, how many values, which keys,
     whether it is a coroutine, a property or a method. Reports places that unpack, index, await or call it as it was, or
-    ask it for what it has no longer; overrides and functions handed in that still give what was given before, where the
-    caller takes it apart as it is now; callers that stand as they were while the change adapted another one; a call of
-    a library (`load(path)`) whose result is used as before, while the change takes a key out of what the same call
-    gives elsewhere in the file; and calls in changed code that no longer await a coroutine. Where nothing tells whose
-    method a call runs, a key does that the project put into nothing but its result, and puts into nothing now: one of
-    several words, or one that the change took out of another call of the same name.
+    ask it for what it has no longer, or whether it is true where it is nothing always now; overrides and functions
+    handed in that still give what was given before, where the caller takes it apart as it is now; callers that stand as
+    they were while the change adapted another one; a call of a library (`load(path)`) whose result is used as before,
+    while the change takes a key out of what the same call gives elsewhere in the file; and calls in changed code that
+    no longer await a coroutine. Where nothing tells whose method a call runs, a key does that the project put into
+    nothing but its result, and puts into nothing now: one of several words, or one that the change took out of another
+    call of the same name.
 
 Why is this bad
     ValueError, KeyError or TypeError when the line runs; a coroutine that nobody awaits does nothing at all.
@@ -179,6 +180,37 @@ def train(env, seen, made_by=ActorCritic, **settings):
 
 def main(env, seen):
     train(env, seen, made_by=ActorCritic, width=64)
+"""
+
+_BACKENDS = """# before: backends.py
+class Backend:
+    async def may_validate_now(self, state):
+        return True
+
+
+class Remote(Backend):
+    async def may_validate_now(self, state):
+        state.training = False
+        return True
+# file: backends.py
+class Backend:
+    async def may_validate_now(self, state):
+        return True
+
+
+class Remote(Backend):
+    async def may_validate_now(self, state):
+        state.training = False
+        {given}
+# file: trainer.py
+class Trainer:
+    def __init__(self, backend):
+        self.backend = backend
+
+    async def validate(self, state):
+        if not await self.backend.may_validate_now(state):{mark}
+            return {{}}
+        return state.run()
 """
 
 INCORRECT = (
@@ -599,6 +631,8 @@ def prepare(flow, batch):
     batch["sigmas"], batch["timesteps"] = flow.sample_noise(batch["index"])
     return batch
 """,
+    # an override that gives nothing now, where the caller asks whether to go on
+    _BACKENDS.format(given="state.begun = True", mark="  # error: MP903"),
 )
 CORRECT = (
     _CLASS_PASSED.format(names="_, _, value", mark=""),
@@ -866,4 +900,10 @@ class Several(Group):
             args, kwargs = group.before_forward(args, kwargs)
         return args, kwargs
 """,
+    _BACKENDS.format(given="return state.is_ready()", mark=""),
+    # nobody asks
+    _BACKENDS.format(given="state.begun = True", mark="")
+    .replace("if not await", "await")
+    .replace("(state):", "(state)")
+    .replace("            return {}\n", ""),
 )

@@ -96,6 +96,8 @@ class Results:
         given, nothing = ([len(_giving(unit, some)) for unit in pair] for some in (True, False))
         if given[1] < given[0] and nothing[1] > nothing[0]:
             yield from self._untested(*methods)
+        if given[0] and not given[1]:
+            yield from self._never_true(*methods)
 
     def _swapped(self, pair: Pair, old: Method, new: Method) -> Iterator[Reckoned]:
         """Callers that unpack a result into the names of its values, in the order in which they were given."""
@@ -123,6 +125,16 @@ class Results:
             for number in _carried(site.unit, site.number):
                 if (site.sure or is_telling(new.name)) and _takes_apart(site.unit, number):
                     yield Reckoned(site.unit, site.call.at, old, new, "takes apart what may be nothing now", False)
+
+    def _never_true(self, old: Method, new: Method) -> Iterator[Reckoned]:
+        """Callers that ask whether a result is true, which is nothing on all ways since the change."""
+        called = (site for site in sites(self.after, new.name) if new in site.reached and site.how != "text")
+        for site in called:
+            for number in _carried(site.unit, site.number):
+                if (site.sure or is_telling(new.name)) and _asks_whether_true(site.unit, number):
+                    yield Reckoned(
+                        site.unit, site.call.at, old, new, "asks whether it is true what is nothing always now", False
+                    )
 
     def _passing(self, pair: Pair) -> list[Pair]:
         """A function, and those that give its result back as their own."""
@@ -443,6 +455,12 @@ def _takes_apart(unit: Unit, number: int) -> bool:
         for user in users
     )
     return not tested and (any(user.op in ("iter", "unpack", "item", "attr") for user in users) or any(spread))
+
+
+def _asks_whether_true(unit: Unit, number: int) -> bool:
+    """Whether a way is chosen by a value, or by the opposite of it."""
+    opposite = {n for n in unit.users.get(number, ()) if unit.code.values[n].op == "unary"}
+    return any(block.end[0] == "branch" and block.end[1] in {number, *opposite} for block in unit.code.blocks)
 
 
 def _giving(unit: Unit, some: bool = True) -> list[ast.Return]:
