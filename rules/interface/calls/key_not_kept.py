@@ -40,16 +40,15 @@ RULE = Rule("MP163", "key-not-kept", "warning", "1.0", solves=True)
 
 
 class Exchange(NamedTuple):
-    """What is left in one place for another: `what`, in words; the values that are written, and the keys that are asked
-    for, `whole` where others may be. `at`: where to report, if not where a key is asked for; `paired`: what is written
-    is made for what asks, so that one key that nobody takes is the one that is missed."""
+    """What is left in one place for another: `what`, in words; the values that are written, and what each reader asks
+    for. `at`: where to report, if not where a key is asked for."""
 
     what: str
     written: tuple[Place, ...]
-    asked: tuple[Asked, ...]
-    whole: frozenset[Path]
+    readers: tuple[tuple[Asked, ...], ...]
+    whole: frozenset[Path]  # others may be asked for there
+    put: frozenset[Path] = frozenset()  # keys that readers put there themselves
     at: Place | None = None
-    paired: bool = False
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -63,46 +62,49 @@ def _exchanges(project: Project) -> Iterator[Exchange]:
         written = [place for place in row.written if place is not None]
         if row.taken and written and len(written) == len(row.written):
             looks = [AskedKeys(queries, place) for place in row.taken]
-            asked = tuple(each for look in looks for each in look.asked)
+            readers = tuple(tuple(look.asked) for look in looks if not look.changed)
             whole = frozenset(path for look in looks for path in look.whole)
-            yield Exchange(f"what {row.what} keeps", tuple(written), asked, whole)
+            put = frozenset(path for look in looks for path in look.put)
+            yield Exchange(f"what {row.what} keeps", tuple(written), readers, whole, put)
     for call, body, handler in sent(project):
         what = f"what `{call.operand(0).text}` sends to `{handler.unit.qualname}` ({handler.route})"
-        yield Exchange(what, (body,), handler.asked, handler.whole, body, True)
+        yield Exchange(what, (body,), (handler.asked,), handler.whole, at=body)
 
 
 def _check(exchange: Exchange) -> Iterator[Finding]:
     whole = join(place.closed for place in exchange.written)
     if any(map(is_changed, exchange.written)) or not keys_of(whole):
         return
-    paths = {each.path for each in exchange.asked}
+    paths = {each.path for asked in exchange.readers for each in asked}
     said: set[Path] = set()
-    for each in exchange.asked:
-        around, key = each.path[:-1], each.path[-1]
-        keys = keys_of(_at(whole, around))
-        taken = {name for name in keys if (*around, name) in paths}
-        if each.path in said or not taken or key in keys:
-            continue
-        missed = {path[-1] for path in paths if path[:-1] == around} - keys
-        unread = keys - taken if around not in exchange.whole else frozenset[str]()
-        if not (exchange.paired and len(unread) == len(missed) == 1):
-            unread = frozenset(name for name in unread if _is_like(name, key))
-        if not unread and _is_ready(each, exchange.asked):
-            continue
-        said.add(each.path)
-        yield _report(exchange, each, keys, unread)
+    for asked in exchange.readers:
+        own = {each.path for each in asked}
+        for each in asked:
+            around, key = each.path[:-1], each.path[-1]
+            keys = keys_of(_at(whole, around))
+            if each.path in said or each.path in exchange.put or key in keys:
+                continue
+            if not any((*around, name) in own for name in keys):
+                continue  # it is of another kind, this reader
+            unread = frozenset(name for name in keys if (*around, name) not in paths and _is_like(name, key))
+            unread = unread if around not in exchange.whole else frozenset()
+            if unread or not _is_ready(each, asked):
+                said.add(each.path)
+                yield _report(exchange, each, keys, unread)
 
 
 def _is_like(one: str, other: str) -> bool:
     """Whether two keys, one of which is kept and never taken, the other taken and never kept, may mean the same."""
-    return not set(one.split("_")).isdisjoint(other.split("_")) or are_alike(one, other)
+    words, others = set(one.split("_")), set(other.split("_"))
+    return words <= others or others <= words or are_alike(one, other)
 
 
 def _is_ready(asked: Asked, every: tuple[Asked, ...]) -> bool:
-    """Whether the code is ready for what lacks the key."""
+    """Whether the code is ready for what lacks the key: it asks first, of whatever."""
     place = asked.place
     tested = any(each.path == asked.path and each.how != "item" for each in every)
-    return tested or place.catches("KeyError", "LookupError", "Exception")
+    chosen = any(test.value.op != "more" for test in place.tests_inside)
+    return tested or chosen or place.is_tried
 
 
 def _at(whole: Val, path: Path) -> Val:

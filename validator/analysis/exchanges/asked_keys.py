@@ -22,27 +22,28 @@ class Asked(NamedTuple):
 
 class AskedKeys:
     """The keys that are asked of a value, in its function and in those that it is passed to. `whole`: somebody takes
-    all of it, whatever the keys: who asks for one is not known then."""
+    all of it, whatever the keys: who asks for one is not known then. `put`: keys that the code puts there itself;
+    `changed`: what else it puts there is not known."""
 
     def __init__(self, queries: Queries, value: Place) -> None:
         self.queries = queries
         self.asked: list[Asked] = []
         self.whole: set[Path] = set()
-        self._seen: dict[Place, list[Path]] = {value: [()]}
+        self.put: set[Path] = set()
+        self.changed: set[Path] = set()
+        self._seen: dict[Place, Path] = {value: ()}
         self._queue: list[tuple[Place, Path]] = [(value, ())]
         while self._queue:
             self._look(*self._queue.pop())
 
     def _follow(self, value: Place, path: Path) -> None:
-        """Look at a value later, unless it is known, or part of itself: a function that goes down a tree."""
-        known = self._seen.setdefault(value, [])
-        if path in known:
-            return
-        if any(path[: len(each)] == each for each in known):
-            self.whole.add(path)
-        else:
-            known.append(path)
+        """Look at a value later. Of what two ways lead to, or a part of it, as in a tree, one way is looked at."""
+        known = self._seen.get(value)
+        if known is None:
+            self._seen[value] = path
             self._queue.append((value, path))
+        elif known != path:
+            self.whole.add(path)
 
     def _look(self, value: Place, path: Path) -> None:
         for user in value.taken_by:
@@ -55,6 +56,8 @@ class AskedKeys:
                 key = user.operand(0).val.constant()
                 if isinstance(key, str) and user.value.args[-1] == value.number:
                     self.asked.append(Asked((*path, key), user, "in"))
+            elif op == "store_item" and user.value.args[0] == value.number:
+                self._put(user.operand(1), path)
             elif op in _SAME:
                 self._follow(user, path)
             elif op == "call":
@@ -80,8 +83,20 @@ class AskedKeys:
             elif attr.value.data in ("get", "pop") and len(call.value.args) > 1:
                 must = attr.value.data == "pop" and len(call.value.args) == 2
                 self._by_key(call, call.operand(1), path, "item" if must else "get")
+            elif attr.value.data == "setdefault" and len(call.value.args) > 1:
+                self._put(call.operand(1), path)
+                self.whole.add(path)
             else:
                 self.whole.add(path)
+                if attr.value.data == "update":
+                    self.changed.add(path)
+
+    def _put(self, key: Place, path: Path) -> None:
+        name = key.val.constant()
+        if isinstance(name, str):
+            self.put.add((*path, name))
+        else:
+            self.changed.add(path)
 
     def _passed(self, call: Place, value: Place, path: Path) -> None:
         inside = list(_parameters(self.queries, call, value))

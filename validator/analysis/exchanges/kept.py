@@ -41,7 +41,8 @@ def kept(project: Project) -> Iterator[Kept]:
             yield from _of_methods(queries, cls)
     by_name: dict[str, list[Access]] = {}
     for access in project.analysis(Files).accesses:
-        if access.name and not is_aside(access.place.unit.path):
+        stem = access.name.rpartition(".")[0] or access.name
+        if stem.strip("*._-") and not is_aside(access.place.unit.path):
             by_name.setdefault(access.name, []).append(access)
     for name, accesses in by_name.items():
         kinds = {access.kind for access in accesses}
@@ -59,6 +60,8 @@ def _of_methods(queries: Queries, cls: ClassDef) -> Iterator[Kept]:
         units = [flow.unit_of(method) if method is not None else None for method in methods]
         if units[0] is None or units[1] is None or units[0].code.is_generator:
             continue
+        if any(giving in below.methods or taking in below.methods for below in cls.descendants()):
+            continue  # their states have more
         gives, takes = units[0], units[1]
         params = [Place(flow, takes, n) for n, v in enumerate(takes.code.values) if v.op == "param" and v.data[0] == 1]
         written = tuple(Place(flow, gives, number) if number >= 0 else None for number in gives.code.returned)

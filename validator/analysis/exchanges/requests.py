@@ -49,11 +49,17 @@ def sent(project: Project) -> Iterator[Sent]:
     handlers = list(_handlers(queries))
     for call, url, body in _sending(queries) if handlers else ():
         address = _address(project, url)
-        fitting = [each for each in handlers if address.endswith(each.route)]
+        fitting = [each for each in handlers if _path(address) == each.route and each.unit is not call.unit]
         if address.endswith("*"):
             fitting = [each for each in handlers if len(_keys(body) & {a.path[0] for a in each.asked}) >= _TOLD]
         if len(fitting) == 1:
             yield Sent(call, body, fitting[0])
+
+
+def _path(address: str) -> str:
+    """What stands behind the host in an address."""
+    rest = address.partition("://")[2] or address
+    return rest[rest.find("/") :] if "/" in rest else ""
 
 
 def _keys(body: Place) -> set[str]:
@@ -75,7 +81,8 @@ def _handlers(queries: Queries) -> Iterator[Handler]:
 
 def _answering(queries: Queries, call: Place) -> Iterator[Unit]:
     """The functions that a call makes answer: what it decorates, or is given."""
-    given = [user.operand(1) for user in call.users if user.value.op == "call" and user.value.args[0] == call.number]
+    using = [user for user in call.users if user.value.op == "call" and user.value.args[0] == call.number]
+    given = [user.operand(1) for user in using if len(user.value.args) > 1]
     if call.method in _ADDING:
         given += [call.value_at(number) for number in call.value.args[2:]]
     for place in given:
@@ -93,13 +100,18 @@ def _bodies(queries: Queries, unit: Unit) -> Iterator[Place]:
 
 
 def _fields(queries: Queries, unit: Unit, call: Place) -> Iterator[Asked]:
-    """The fields of the pydantic class of which a body is made."""
-    for number, value in enumerate(unit.code.values):
-        for o in Place(queries.flow, unit, number).closed.each if value.op == "param" else ():
-            if o[0] in ("inst", "self") and not PYDANTIC.isdisjoint(o[1].external_bases):
-                params = queries.project.analysis(Constructors).of(o[1]) or ()
-                named = (param for param in params if param.kind in _NAMED)
-                yield from (Asked((p.name,), call, "item" if p.default is None else "get") for p in named)
+    """The fields of the only pydantic class of which a body is made."""
+    made = [
+        o[1]
+        for number, value in enumerate(unit.code.values)
+        if value.op == "param"
+        for o in Place(queries.flow, unit, number).closed.each
+        if o[0] in ("inst", "self") and not PYDANTIC.isdisjoint(o[1].external_bases)
+    ]
+    if len(made) == 1:
+        params = queries.project.analysis(Constructors).of(made[0]) or ()
+        named = (param for param in params if param.kind in _NAMED)
+        yield from (Asked((p.name,), call, "item" if p.default is None else "get") for p in named)
 
 
 def _sending(queries: Queries) -> Iterator[tuple[Place, Place, Place]]:
