@@ -906,4 +906,39 @@ class Several(Group):
     .replace("if not await", "await")
     .replace("(state):", "(state)")
     .replace("            return {}\n", ""),
+    # the error is taken, the key is put there first, a decorator makes it a coroutine
+    """# before: load.py
+def load(path):
+    return {"a": path, "b": 2}
+async def run(x):
+    return x
+def in_thread(function):
+    return function
+# file: load.py
+import asyncio
+from functools import wraps
+def load(path):
+    return {"a": path}
+def in_thread(function):
+    @wraps(function)
+    async def inner(*args):
+        return await asyncio.to_thread(function, *args)
+    return inner
+@in_thread
+def run(x):
+    return x
+# file: use.py
+from load import load, run
+def safe(path):
+    try:
+        return load(path)["b"]
+    except KeyError:
+        return 0
+def filled(path):
+    row = load(path)
+    row["b"] = 3
+    return row["b"]
+async def main():
+    return await run(1)
+""",
 )

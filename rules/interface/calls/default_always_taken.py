@@ -39,9 +39,16 @@ def check_project(project: Project) -> Iterator[Finding]:
                 declared = _declared(objects, place.operand(1), place)
                 classes = _sorted(declared or objects.held(place.operand(1), place).classes)
                 if classes and all(members.lacks(cls, name) for cls in classes):
-                    unread = _unread(project, classes, name)
+                    unread = _unread(project, classes, name) if declared or _is_known(place.operand(1)) else None
                     if declared or unread is not None:
                         yield _report(place, name, classes, unread)
+
+
+def _is_known(asked: Place) -> bool:
+    """Whether more is said of an object than that callers pass it: others may pass what has the name."""
+    root = asked.root
+    params = root.unit.method.facts.params if root.value.op == "param" and root.unit.method is not None else ()
+    return root.value.op != "param" or any(p.name == root.value.data[1] and p.annotation for p in params)
 
 
 def _sorted(classes: frozenset[ClassDef]) -> list[ClassDef]:

@@ -281,4 +281,32 @@ def kind_of_model(path):
     _REQUESTS.format(read="timeout", mark="").replace("{url}/update_weights", "{url}/generate"),
     _FIELDS.format(field="max_length", mark=""),
     _FIELDS.format(field="limit", mark="").replace("limit: int", "limit: int = 8").replace(', "max_length": 8', ""),
+    # an older version; what the reader puts there itself; states of heirs
+    _CONTROLLER.format(kept="step", taken='state["step"]', mark="")
+    + '        if state["value"] < 0:\n            self.old = state["iteration"]\n',
+    _CONTROLLER.format(kept="step", taken='state["step"]', mark="")
+    + '        state.setdefault("cache", {})\n        self.cache = state["cache"]\n',
+    _CONTROLLER.format(kept="step", taken='state["step"] + state["rank"]', mark="")
+    + """
+
+class Ranked(Controller):
+    def state_dict(self):
+        return {**super().state_dict(), "rank": 3}
+""",
+    # a file of which only the ending is known; a handler behind another prefix
+    """\
+import json
+
+
+def save(folder, name, loss):
+    with open(f"{folder}/{name}.json", "w") as file:
+        json.dump({"name": name, "loss": loss}, file)
+
+
+def prompt(folder, name):
+    with open(f"{folder}/{name}.json") as file:
+        row = json.load(file)
+    return row["name"], row["template"]
+""",
+    _REQUESTS.format(read="quantize_transfer", mark="").replace("{url}/update_weights", "{url}/env/update_weights"),
 )

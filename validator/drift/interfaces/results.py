@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import chain, takewhile
 from typing import NamedTuple
 
+from validator.analysis.interfaces.binding import keeps_signature
 from validator.definitions import ClassDef, Method
 from validator.drift.change import Change, Pair, Side
 from validator.drift.interfaces.calls import RUN_UNNAMED, Site, handed, sites, taken_over, unnamed
@@ -17,6 +18,7 @@ from validator.drift.statements.differences import node_of
 from validator.drift.statements.surroundings import last_name
 from validator.facts.model import At
 from validator.flow.program.unit import Unit
+from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign
 from validator.ir.model import Value
 from validator.models.members import is_telling
@@ -162,6 +164,8 @@ class Results:
             for number in _carried(site.unit, site.number):
                 left = list(_unfit(site.unit, number, before, [after, *others]))
                 for use, user in left:
+                    if self._is_ready(site.unit, user, use):
+                        continue
                     if _PART in after and self._goes_the_other_way(site, new):
                         continue
                     at = site.call.at if use.kind == "unpack" else site.unit.at(site.unit.code.values[user].at)
@@ -174,6 +178,17 @@ class Results:
                         at = unit.at(unit.code.values[user].at)
                         text = f"{_said(use, after)}, as `{site.unit.qualname}` hands it on"
                         yield Reckoned(unit, at, old, new, text, False)
+
+    def _is_ready(self, unit: Unit, number: int, use: Use) -> bool:
+        """Whether the code is ready for a result of another shape: it takes the error, asks the object first, or puts
+        the key there itself."""
+        place = Place(self.after.flow, unit, number)
+        if place.catches("KeyError", "LookupError", "IndexError", "ValueError", "TypeError", "Exception"):
+            return True
+        taken = place.operand(0).root
+        if any(part.root == taken for test in place.tests_inside for part in test.sources):
+            return True
+        return use.kind == "item" and isinstance(use.what, str) and _puts(unit, use.what)
 
     def _goes_the_other_way(self, site: Site, method: Method) -> bool:
         """Whether a call passes a constant for the parameter on which the way depends that gives one value alone."""
@@ -339,8 +354,12 @@ class Results:
             awaited = _awaited(site.unit, site.number)
             if new.facts.is_async and not awaited and _is_used(site.unit, site.number):
                 yield Reckoned(site.unit, site.call.at, old, new, "does not await what is a coroutine now", sure)
-            elif old.facts.is_async and awaited:
-                yield Reckoned(site.unit, site.call.at, old, new, "awaits what is no coroutine any more", sure)
+            elif old.facts.is_async and awaited and keeps_signature(new):  # else a decorator may make it one
+                unit = self.after.unit_of(new)
+                plain = unit is not None and None not in self.later.of(unit)  # what is not known may be awaited
+                yield Reckoned(
+                    site.unit, site.call.at, old, new, "awaits what is no coroutine any more", sure and plain
+                )
 
     def _no_longer_awaited(self, pair: Pair) -> Iterator[Reckoned]:
         """Calls of coroutines that were awaited and are not any more."""
@@ -455,6 +474,19 @@ def _takes_apart(unit: Unit, number: int) -> bool:
         for user in users
     )
     return not tested and (any(user.op in ("iter", "unpack", "item", "attr") for user in users) or any(spread))
+
+
+def _puts(unit: Unit, key: str) -> bool:
+    """Whether a function puts a key into some dictionary."""
+    values = unit.code.values
+    for value in values:
+        if value.op == "store_item" and values[value.args[1]].data == key:
+            return True
+        method = values[value.args[0]].data if value.op == "call" and values[value.args[0]].op == "attr" else ""
+        first = values[value.args[1]].data if method == "setdefault" and len(value.args) > 1 else None
+        if first == key or method == "update" and key in value.data.names:
+            return True
+    return False
 
 
 def _asks_whether_true(unit: Unit, number: int) -> bool:
