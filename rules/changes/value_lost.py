@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
 from rules.changes.effect_dropped import short
 from validator.drift.arriving.bundled import Bundled, BundledKeywords
@@ -36,7 +37,8 @@ from validator.drift.arriving.namesakes import Namesake, Namesakes
 from validator.drift.arriving.overridden import Overridden, OverriddenKeys
 from validator.drift.arriving.placeholders import Placeholders, Refilled
 from validator.drift.arriving.taken_out import TakenOut, TakenOutKeys
-from validator.drift.change import Change
+from validator.drift.change import Change, Pair
+from validator.drift.statements.differences import Edit
 from validator.finding import Finding, Related
 from validator.rule import Rule
 
@@ -44,44 +46,37 @@ RULE = Rule("MP917", "value-lost", "warning", stable_since="1.1", languages=("py
 
 
 def check_change(change: Change) -> Iterator[Finding]:
-    for key in change.analysis(OverriddenKeys).rows:
-        yield _overridden(key)
-    for taken in change.analysis(TakenOutKeys).rows:
-        yield _taken(taken)
-    for left in change.analysis(LeftToDefault).rows:
-        yield _left(left)
-    for other in change.analysis(Namesakes).rows:
-        yield _namesake(other)
-    for filled in change.analysis(Placeholders).rows:
-        yield _refilled(filled)
-    for flag in change.analysis(LeftFlags).rows:
-        yield _left_flag(flag)
-    for bundled in change.analysis(BundledKeywords).rows:
-        yield _bundled(bundled)
+    yield from map(_overridden, change.analysis(OverriddenKeys).rows)
+    yield from map(_taken, change.analysis(TakenOutKeys).rows)
+    yield from map(_left, change.analysis(LeftToDefault).rows)
+    yield from map(_namesake, change.analysis(Namesakes).rows)
+    yield from map(_refilled, change.analysis(Placeholders).rows)
+    yield from map(_left_flag, change.analysis(LeftFlags).rows)
+    yield from map(_bundled, change.analysis(BundledKeywords).rows)
+
+
+def _at(pair: Pair, node: Any, message: str, help: str, told: str, **more: Any) -> Finding:
+    """A finding at a piece of the changed code of a function; `told`: what tells it from others there."""
+    unit = pair.new
+    at = unit.module.source_text.at(node)
+    return RULE.finding(unit.path, at, message, help=help, context=f"{unit.qualname}:{told}", **more)
 
 
 def _bundled(row: Bundled) -> Finding:
-    unit, called = row.pair.new, short(ast.unparse(row.call.func))
+    called = short(ast.unparse(row.call.func))
     names = ", ".join(f"`{name}`" for name in row.names)
-    return RULE.finding(
-        unit.path,
-        unit.module.source_text.at(row.at),
-        f"{names} no longer reach `{called}` by name: it takes `{row.at.arg}` into its `**`, and nothing asks for that",
-        help="pass them one by one",
-        context=f"{unit.qualname}:{called}:{row.at.arg}",
+    text = (
+        f"{names} no longer reach `{called}` by name: it takes `{row.at.arg}` into its `**`, and nothing asks for that"
     )
+    return _at(row.pair, row.at, text, "pass them one by one", f"{called}:{row.at.arg}")
 
 
 def _overridden(row: Overridden) -> Finding:
-    unit = row.pair.new
-    return RULE.finding(
-        unit.path,
-        unit.module.source_text.at(row.at),
+    text = (
         f"`{short(row.by)}` has the last word about `{short(row.key)}` since the change, and what is given here had it "
-        "before",
-        help=f"before: `{short(row.before)}`",
-        context=f"{unit.qualname}:{row.key}",
+        "before"
     )
+    return _at(row.pair, row.at, text, f"before: `{short(row.before)}`", row.key)
 
 
 def _left_flag(row: LeftFlag) -> Finding:
@@ -97,16 +92,11 @@ def _left_flag(row: LeftFlag) -> Finding:
 
 
 def _refilled(row: Refilled) -> Finding:
-    unit = row.pair.new
-    assert row.edit.old is not None
-    return RULE.finding(
-        unit.path,
-        unit.module.source_text.at(row.at),
+    text = (
         f"what is filled in behind `{row.now}` since the change was filled in behind `{row.before}`: two places of the "
-        "text changed, and the values did not",
-        help=f"before: `{short(row.edit.old.text)}`",
-        context=f"{unit.qualname}:{row.before}>{row.now}",
+        "text changed, and the values did not"
     )
+    return _at(row.pair, row.at, text, _before(row.edit), f"{row.before}>{row.now}")
 
 
 def _taken(row: TakenOut) -> Finding:
@@ -114,43 +104,28 @@ def _taken(row: TakenOut) -> Finding:
     way = f"puts it back in line {row.back} on some ways alone" if row.back else "which takes a parameter of the name"
     said = f"`{row.key}` is taken out of `{row.kept}` here since the change, and was only read"
     text = f"{said}: `{unit.qualname}` {way}" if row.back else f"{said}: it no longer reaches `{called}`, {way}"
-    return RULE.finding(
-        unit.path,
-        unit.module.source_text.at(row.at),
-        text,
-        help=f"before: `{short(row.before)}`",
-        related=[Related(unit.path, row.taker.lineno, f"`{row.kept}` goes on to `{called}` here")],
-        context=f"{unit.qualname}:{row.key}",
-    )
+    related = [Related(unit.path, row.taker.lineno, f"`{row.kept}` goes on to `{called}` here")]
+    return _at(row.pair, row.at, text, f"before: `{short(row.before)}`", row.key, related=related)
 
 
 def _left(row: LeftOut) -> Finding:
-    unit, call = row.drop.pair.new, row.drop.new
+    call = row.drop.new
     assert isinstance(call, ast.Call)
-    assert row.drop.edit.old is not None
     called = short(ast.unparse(call.func))
     count = f"all {len(row.others)} other calls give" if len(row.others) > 1 else "the other call gives"
-    return RULE.finding(
-        unit.path,
-        unit.module.source_text.at(call),
-        f"`{called}` has `{row.name}={row.default}` by default here since the change; {count} it",
-        help=f"before: `{short(row.drop.edit.old.text)}`",
-        related=[Related(site.unit.path, site.call.at[0], f"`{row.name}` is given here") for site in row.others[:3]],
-        context=f"{unit.qualname}:{called}:{row.name}",
-    )
+    text = f"`{called}` has `{row.name}={row.default}` by default here since the change; {count} it"
+    related = [Related(site.unit.path, site.call.at[0], f"`{row.name}` is given here") for site in row.others[:3]]
+    return _at(row.drop.pair, call, text, _before(row.drop.edit), f"{called}:{row.name}", related=related)
 
 
 def _namesake(row: Namesake) -> Finding:
-    unit = row.pair.new
-    assert row.edit.old is not None
-    return RULE.finding(
-        unit.path,
-        unit.module.source_text.at(row.new),
-        f"`{row.taker}` gets `{short(ast.unparse(row.new))}` since the change, and got what has its name before",
-        help=f"before: `{short(row.edit.old.text)}`",
-        context=f"{unit.qualname}:{row.taker}",
-        severity=row.severity,
-    )
+    text = f"`{row.taker}` gets `{short(ast.unparse(row.new))}` since the change, and got what has its name before"
+    return _at(row.pair, row.new, text, _before(row.edit), row.taker, severity=row.severity)
+
+
+def _before(edit: Edit) -> str:
+    assert edit.old is not None
+    return f"before: `{short(edit.old.text)}`"
 
 
 _SOURCE = """# before: rl/envs.py

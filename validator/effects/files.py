@@ -237,8 +237,13 @@ class Files:
         self.queries = project.analysis(Queries)
         self.flow: Flow = self.queries.flow
 
-    @cached_property
+    @property
     def accesses(self) -> list[Access]:
+        """Those of programs of several processes; none where nothing is distributed."""
+        return self.everywhere if self.flow.is_distributed else []
+
+    @cached_property
+    def everywhere(self) -> list[Access]:
         """Each read and write with the path that callers pass, once for each way to it that names a file."""
         found: dict[tuple[Unit, int, str, tuple[Piece, ...], Causes], Access] = {}
         queue = [access for unit in self.flow.mentions.calling(*self.names) for access in self._own(unit)]

@@ -38,7 +38,7 @@ from validator.finding import Finding, Related
 from validator.flow.narrowing import OBJECTS
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.escapes import argument_of
+from validator.flow.queries.escapes import argument_of, parameters_given
 from validator.flow.queries.origins import calls_behind, sources
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.ranks.random_draws import (
@@ -248,20 +248,12 @@ def _is_undone(queries: Queries, order: Place) -> bool:
             elif user.value.op == "call" and each.number != user.value.args[0]:
                 if user.method in _INVERTING:
                     return True
-                more += _parameters(queries, user, each)
+                more += parameters_given(queries, user, each)
             elif user.value.op == "attr" and user.value.data in _INVERTING and user.is_called:
                 return True
         queue += [each for each in more if each not in seen]
         seen.update(more)
     return False
-
-
-def _parameters(queries: Queries, call: Place, given: Place) -> Iterator[Place]:
-    """What functions of the project call a value that a call passes."""
-    for unit in queries.targets(call):
-        for inner in queries.values(unit, "param"):
-            if argument_of(call.unit, call.number, unit, inner.value.data[0]) == given.number:
-                yield inner
 
 
 def _rests_on(call: Place) -> str:

@@ -28,11 +28,11 @@ from validator.analysis.exchanges.asked_keys import Asked, AskedKeys, Path
 from validator.analysis.exchanges.kept import kept
 from validator.analysis.exchanges.requests import sent
 from validator.analysis.interfaces.unspelled import are_alike
-from validator.analysis.options.result_keys import is_changed
+from validator.analysis.options.result_keys import is_changed, keys_of
 from validator.errors import nearest
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
-from validator.flow.values import NONE_OBJ, Val, join
+from validator.flow.values import Val, join
 from validator.project import Project
 from validator.rule import Rule
 
@@ -59,13 +59,11 @@ def check_project(project: Project) -> Iterator[Finding]:
 def _exchanges(project: Project) -> Iterator[Exchange]:
     queries = project.analysis(Queries)
     for row in kept(project):
-        written = [place for place in row.written if place is not None]
-        if row.taken and written and len(written) == len(row.written):
-            looks = [AskedKeys(queries, place) for place in row.taken]
-            readers = tuple(tuple(look.asked) for look in looks if not look.changed)
-            whole = frozenset(path for look in looks for path in look.whole)
-            put = frozenset(path for look in looks for path in look.put)
-            yield Exchange(f"what {row.what} keeps", tuple(written), readers, whole, put)
+        looks = [AskedKeys(queries, place) for place in row.taken]
+        readers = tuple(tuple(look.asked) for look in looks if not look.changed)
+        whole = frozenset(path for look in looks for path in look.whole)
+        put = frozenset(path for look in looks for path in look.put)
+        yield Exchange(f"what {row.what} keeps", row.written, readers, whole, put)
     for call, body, handler in sent(project):
         what = f"what `{call.operand(0).text}` sends to `{handler.unit.qualname}` ({handler.route})"
         yield Exchange(what, (body,), (handler.asked,), handler.whole, at=body)
@@ -112,14 +110,6 @@ def _at(whole: Val, path: Path) -> Val:
     for key in path:
         whole = join(val for o in whole.objs if o[0] == "dict" for name, val in o[1] if name == key)
     return whole
-
-
-def keys_of(whole: Val) -> frozenset[str]:
-    """The keys of dictionaries that are spelled out; none where one may be something else, or have others."""
-    objs = whole.objs - {NONE_OBJ}
-    if not objs or any(o[0] != "dict" or o[2] is not None for o in objs):
-        return frozenset()
-    return frozenset(str(key) for o in objs for key, _ in o[1])
 
 
 def _report(exchange: Exchange, asked: Asked, keys: frozenset[str], unread: frozenset[str]) -> Finding:

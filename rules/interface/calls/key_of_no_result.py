@@ -41,7 +41,7 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield _report(place, place.operand(0), key, keys, is_made_here(queries, place.operand(0)))
 
 
-def _report(place: Place, owner: Place, key: str, keys: set[str], is_alone: bool) -> Finding:
+def _report(place: Place, owner: Place, key: str, keys: frozenset[str], is_alone: bool) -> Finding:
     listed = ", ".join(f"{each!r}" for each in sorted(keys)[:6]) + (", …" if len(keys) > 6 else "")
     return RULE.finding(
         place.unit.path,

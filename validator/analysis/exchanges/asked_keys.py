@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.escapes import argument_of
+from validator.flow.queries.escapes import parameters_given
 
 Path = tuple[str, ...]
 _SAME = frozenset({"phi", "mut"})  # the same object under another number
@@ -99,19 +98,8 @@ class AskedKeys:
             self.changed.add(path)
 
     def _passed(self, call: Place, value: Place, path: Path) -> None:
-        inside = list(_parameters(self.queries, call, value))
+        inside = list(parameters_given(self.queries, call, value))
         if not inside:
             self.whole.add(path)
         for param in inside:
             self._follow(param, path)
-
-
-def _parameters(queries: Queries, call: Place, value: Place) -> Iterator[Place]:
-    """The parameters of the functions that a call surely runs which get a value."""
-    for unit in queries.targets(call):
-        for number, param in enumerate(unit.code.values):
-            if param.op != "param":
-                continue
-            given = argument_of(call.unit, call.number, unit, param.data[0])
-            if given is not None and call.unit.root(given) == value.root.number:
-                yield Place(call.flow, unit, number)

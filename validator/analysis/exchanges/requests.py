@@ -14,7 +14,7 @@ from validator.effects.files import Files
 from validator.flow.constructors import PYDANTIC, Constructors
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.escapes import argument_of
+from validator.flow.queries.origins import passed_from
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Project
 
@@ -67,7 +67,7 @@ def _keys(body: Place) -> set[str]:
 
 
 def _handlers(queries: Queries) -> Iterator[Handler]:
-    for call in _calls(queries, _SENDING | _ADDING):
+    for call in queries.named_anywhere(*_SENDING, *_ADDING):
         route = call.operand(1).val.constant() if len(call.value.args) > 1 else None
         if not isinstance(route, str) or not route.startswith("/") or len(route) < 2:
             continue
@@ -117,7 +117,7 @@ def _fields(queries: Queries, unit: Unit, call: Place) -> Iterator[Asked]:
 def _sending(queries: Queries) -> Iterator[tuple[Place, Place, Place]]:
     """The calls that send a body, with the address and the body: in the terms of callers, where they pass both."""
     queue = []
-    for call in _calls(queries, _SENDING):
+    for call in queries.named_anywhere(*_SENDING):
         url, body = call.argument("url", 0), call.argument("json")
         if url is not None and body is not None:
             queue.append((call, url, body))
@@ -129,25 +129,10 @@ def _sending(queries: Queries) -> Iterator[tuple[Place, Place, Place]]:
             yield call, url, body
             continue
         for caller in queries.calls_of(call.unit):
-            outer_url, outer_body = (_passed(caller, call.unit, root) for root in roots)
-            if outer_url is not None and outer_body is not None and all(caller != row[0] for row in queue):
+            outer_url, outer_body = (passed_from(caller, root) for root in roots)
+            passed = outer_url.unit is caller.unit and outer_body.unit is caller.unit
+            if passed and all(caller != row[0] for row in queue):
                 queue.append((caller, outer_url, outer_body))
-
-
-def _passed(caller: Place, unit: Unit, value: Place) -> Place | None:
-    """A value in the terms of a caller: what that passes, where it is a parameter."""
-    if value.value.op != "param":
-        return value
-    given = argument_of(caller.unit, caller.number, unit, value.value.data[0])
-    return caller.value_at(given) if given is not None else None
-
-
-def _calls(queries: Queries, names: frozenset[str]) -> Iterator[Place]:
-    for unit in queries.flow.mentions.calling(*names):
-        for number, value in enumerate(unit.code.values):
-            place = Place(queries.flow, unit, number)
-            if value.op == "call" and place.method in names:
-                yield place
 
 
 def _address(project: Project, url: Place) -> str:

@@ -5,20 +5,20 @@ from __future__ import annotations
 from validator.analysis.options.dictionary_keys import DictionaryKeys
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.ranks.rank_shares import within
-from validator.flow.values import NONE_OBJ
+from validator.flow.values import NONE_OBJ, Val
 
 _LOADER = "torch.utils.data.DataLoader"
 _FOLLOWED = frozenset({"get", "keys", "values", "items", "copy", "pop", "popitem", "clear", "update", "setdefault"})
 
 
-def keys_without(queries: Queries, place: Place, key: str) -> set[str]:
+def keys_without(queries: Queries, place: Place, key: str) -> frozenset[str]:
     """The keys of all dictionaries that are asked at a place for one that none of them has; empty where one may have
     it."""
     owner = place.operand(0)
     if _is_expected(place, key) or is_changed(owner):
-        return set()
+        return frozenset()
     keys = _keys(owner)
-    return keys if key not in keys and (is_made_here(queries, owner) or not _is_put(queries, key)) else set()
+    return keys if key not in keys and (is_made_here(queries, owner) or not _is_put(queries, key)) else frozenset()
 
 
 def _is_put(queries: Queries, key: str) -> bool:
@@ -56,9 +56,15 @@ def is_changed(owner: Place) -> bool:
     return False
 
 
-def _keys(owner: Place) -> set[str]:
-    """The keys of all dictionaries that a value may be; none where it may be something else, or have others."""
-    objs = owner.closed.objs - {NONE_OBJ}
-    if not objs or any(o[0] != "dict" or o[2] is not None or not o[1] for o in objs):
-        return set()
-    return {str(key) for o in objs for key, _ in o[1]}
+def _keys(owner: Place) -> frozenset[str]:
+    """The keys of all dictionaries that a value may be; none where one is empty so far."""
+    whole = owner.closed
+    return keys_of(whole) if all(o[1] for o in whole.of("dict")) else frozenset()
+
+
+def keys_of(whole: Val) -> frozenset[str]:
+    """The keys of dictionaries that are spelled out; none where one may be something else, or have others."""
+    objs = whole.objs - {NONE_OBJ}
+    if not objs or any(o[0] != "dict" or o[2] is not None for o in objs):
+        return frozenset()
+    return frozenset(str(key) for o in objs for key, _ in o[1])

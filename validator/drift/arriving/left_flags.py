@@ -14,7 +14,6 @@ from typing import NamedTuple
 from validator.analysis.commands.launch import Launch, Launches
 from validator.drift.change import Change, Side
 from validator.flow.queries.outside_program import is_test
-from validator.source import SourceFile
 
 _OTHERS = 2  # scripts that all give an option
 
@@ -35,15 +34,10 @@ class LeftFlags:
 
     @cached_property
     def rows(self) -> list[LeftFlag]:
-        found = [row for old, new in self._scripts() for row in self._of(old.path, new.path)]
+        scripts = (row for row in self.change.settings_files if "script" in row[1].facts.extra)
+        found = [row for old, new in scripts for row in self._of(old.path, new.path)]
         count = Counter(row.name for row in found)
         return [row for row in found if count[row.name] == 1]  # what goes in several scripts is meant
-
-    def _scripts(self) -> Iterator[tuple[SourceFile, SourceFile]]:
-        for path in self.change.changed:
-            old, new = (side.by_absolute.get(path) for side in (self.change.before, self.change.after))
-            if old is not None and new is not None and "script" in new.facts.extra and not is_test(new.path):
-                yield old, new
 
     def _of(self, old: str, new: str) -> Iterator[LeftFlag]:
         before, after = _launches(self.change.before, old), _launches(self.change.after, new)

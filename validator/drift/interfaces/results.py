@@ -130,8 +130,7 @@ class Results:
 
     def _never_true(self, old: Method, new: Method) -> Iterator[Reckoned]:
         """Callers that ask whether a result is true, which is nothing on all ways since the change."""
-        called = (site for site in sites(self.after, new.name) if new in site.reached and site.how != "text")
-        for site in called:
+        for site in self._reaching(new):
             for number in _carried(site.unit, site.number):
                 if (site.sure or is_telling(new.name)) and _asks_whether_true(site.unit, number):
                     yield Reckoned(
@@ -293,10 +292,13 @@ class Results:
         """The calls that may reach a function, and that can be followed."""
         found = self._calls.get(new)
         if found is None:
-            called = (*sites(self.after, new.name), *self._unnamed(new))
-            rows = (site for site in called if new in site.reached and site.how != "text")
+            rows = (*self._reaching(new), *(site for site in self._unnamed(new) if new in site.reached))
             found = self._calls[new] = [site for site in rows if not is_asked(site.unit, site.number)]
         return found
+
+    def _reaching(self, new: Method) -> Iterator[Site]:
+        """The calls by its name that may reach a function."""
+        return (site for site in sites(self.after, new.name) if new in site.reached and site.how != "text")
 
     def _unnamed(self, new: Method) -> list[Site]:
         """The calls of objects that run a method: all methods of the change are looked for at once."""
@@ -335,9 +337,7 @@ class Results:
                 yield Reckoned(unit, row.at, old, new, "takes a method for the value that it gives", bool(classes))
 
     def _coroutine(self, old: Method, new: Method) -> Iterator[Reckoned]:
-        for site in sites(self.after, new.name):
-            if new not in site.reached or site.how == "text":
-                continue
+        for site in self._reaching(new):
             as_before = [m for m in site.reached if isinstance(m, Method) and m.facts.is_async == old.facts.is_async]
             if any(new.cls is None or m.cls not in new.cls.relatives for m in as_before):
                 continue  # one of another kind may be meant

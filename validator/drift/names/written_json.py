@@ -38,12 +38,8 @@ class WrittenKeys:
 
     @cached_property
     def rows(self) -> list[Misnamed]:
-        found: list[Misnamed] = []
-        for path in self.change.changed:
-            old, new = (side.by_absolute.get(path) for side in (self.change.before, self.change.after))
-            if old is not None and new is not None and not is_test(new.path):
-                found += self._of(new.path, _written(old), _written(new))
-        return found
+        files = self.change.settings_files
+        return [row for old, new in files for row in self._of(new.path, _written(old), _written(new))]
 
     def _of(
         self, path: str, before: dict[Key, tuple[object, At]], after: dict[Key, tuple[object, At]]

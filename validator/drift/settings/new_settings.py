@@ -69,9 +69,8 @@ class NewSettings:
     def _given(self) -> dict[str, list[_Given]]:
         """By name the keys that the change put into files, where no other key of the mapping went in their stead."""
         found: dict[str, list[_Given]] = {}
-        for path in self.change.changed:
-            old, new = (side.by_absolute.get(path) for side in (self.change.before, self.after))
-            if old is None or new is None or not _is_config(new):
+        for old, new in self.change.settings_files:
+            if not _is_config(new):
                 continue
             before = _mappings(old)
             for mapping, keys in self._of(new).items():

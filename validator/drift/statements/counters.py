@@ -19,7 +19,6 @@ from validator.drift.statements.surroundings import BRANCHES
 from validator.facts.model import At
 from validator.facts.script import Arm, Assign, Branch, For, Function, Group, Loop, Script, Word, parts
 from validator.facts.script import Statement as InScript
-from validator.flow.queries.outside_program import is_test
 from validator.source import SourceFile
 
 _LOOPS = ("for ", "while ")
@@ -59,10 +58,7 @@ class Counters:
                     yield Uncounted(pair.new.path, at, now.text, name, pair.new.qualname)
 
     def _in_scripts(self) -> Iterator[Uncounted]:
-        for path in self.change.changed:
-            old, new = (side.by_absolute.get(path) for side in (self.change.before, self.change.after))
-            if old is None or new is None or is_test(new.path):
-                continue
+        for old, new in self.change.settings_files:
             before, after = _script(old), _script(new)
             if before is not None and after is not None:
                 yield from _slipped_in(new, before, after)

@@ -71,13 +71,9 @@ def _changed(old: _Function, new: _Function) -> Iterator[tuple[_Function, ast.Ca
         pairs = [(a, b) for a, b in zip(one.keywords, other.keywords, strict=True) if not alike_syntax(a, b)]
         for was, now in pairs if len(pairs) == 1 else ():
             a, b = was.value, now.value
-            same = was.arg == now.arg and isinstance(a, ast.Attribute) and isinstance(b, ast.Attribute)
-            if (
-                same
-                and isinstance(a, ast.Attribute)
-                and isinstance(b, ast.Attribute)
-                and alike_syntax(a.value, b.value)
-            ):
+            if was.arg != now.arg or not isinstance(a, ast.Attribute) or not isinstance(b, ast.Attribute):
+                continue
+            if alike_syntax(a.value, b.value):
                 yield new, other, str(was.arg), a, b
 
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from validator.drift.change import Change
 from validator.facts.model import At
 from validator.facts.script import Chain, Command, Script, Word
-from validator.flow.queries.outside_program import is_test
 
 _OPERATORS = frozenset({"&&", "||"})
 
@@ -34,12 +33,10 @@ class SplitCommands:
     @cached_property
     def rows(self) -> list[Split]:
         found: list[Split] = []
-        for path in self.change.changed:
-            old, new = (side.by_absolute.get(path) for side in (self.change.before, self.change.after))
-            if old is not None and new is not None and not is_test(new.path):
-                before, after = (each.facts.extra.get("script") for each in (old, new))
-                if isinstance(before, Script) and isinstance(after, Script):
-                    found += _split(new.path, before, after)
+        for old, new in self.change.settings_files:
+            before, after = (each.facts.extra.get("script") for each in (old, new))
+            if isinstance(before, Script) and isinstance(after, Script):
+                found += _split(new.path, before, after)
         return found
 
 

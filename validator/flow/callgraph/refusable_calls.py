@@ -43,9 +43,8 @@ class Suspects:
         if function.name == call.method:
             return None  # it hands the call on to what it wraps
         found = [(method, misfit_of(parameters(method), call)) for method in methods]
-        known = [(method, misfit) for method, misfit in found if misfit is not None]
-        alike = 0 < len(known) == len(methods)
-        return known[0] if alike else None
+        refusing = [(method, misfit) for method, misfit in found if misfit is not None]
+        return refusing[0] if 0 < len(refusing) == len(methods) else None
 
 
 def _signatures(project: Project) -> dict[str, list[tuple[Param, ...]]]:

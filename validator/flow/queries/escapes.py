@@ -8,7 +8,7 @@ from validator.definitions import ClassDef
 from validator.flow.program.answers import Target
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit, implicit
-from validator.flow.queries.base import Place, users_of
+from validator.flow.queries.base import Place, Queries, users_of
 from validator.ir.model import Value
 
 Held = tuple[Unit, int]
@@ -341,6 +341,14 @@ def argument_of(caller: Unit, call: int, unit: Unit, position: int) -> int | Non
         if keyword == name or (keyword in (None, "@") and place + shift == position):
             return value.args[place + 1]
     return None
+
+
+def parameters_given(queries: Queries, call: Place, given: Place) -> Iterator[Place]:
+    """The parameters of functions of the project that a call may run for which it passes a value."""
+    for unit in queries.targets(call):
+        for inner in queries.values(unit, "param"):
+            if argument_of(call.unit, call.number, unit, inner.value.data[0]) == given.number:
+                yield inner
 
 
 def _reads(unit: Unit, name: str) -> Iterator[int]:
