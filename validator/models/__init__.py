@@ -119,6 +119,8 @@ only where an argument differs between ranks (`[]` for an item). `[exceptions]`:
 (empty: they stand beside it).
 `[hooks]`, by the name of the method: it keeps the function in its argument `hook = [parameter, position]` and calls it
 later with so many `arguments`, or with as many as a switch says that is on (`with = {switch = arguments}`).
+`[by_name]`, by the name of a method of a library: it has objects of the program run the method that the text in `asks`
+names, with the tuple in `gives` and the dictionary in `named`.
 `[gradients]`: who makes one gradient of those of all ranks: libraries and functions that surely do not (`leaving`),
 that may (`reducing`), methods that keep a function which may (`hooks`); functions that make `models`, or are made to
 compute gradients and take steps (`computing`); functions that bound gradients (`bounding`).
@@ -215,6 +217,7 @@ class Row(NamedTuple):
     runs: tuple[str, int] | None = None
     gives: tuple[str, int] | None = None
     named: tuple[str, int] | None = None
+    asks: tuple[str, int] | None = None
     own: tuple[str, ...] = ()
     skips: int = 0
     before: int = 0
@@ -298,6 +301,7 @@ class Models:
     tensors: dict[str, dict[str, str]]  # words about methods of tensors: see `[tensors]` in torch.toml
     families: dict[str, str]  # package -> the base of all its classes
     hooks: dict[str, Hook]  # names of methods that keep a function -> how they call it
+    by_name: dict[str, Row]  # method that has the program's methods run by their names -> where name and arguments stand
     targets: dict[str, str]  # keys of a section that name what it makes -> the key of its arguments (empty: beside it)
 
     @cached_property
@@ -450,6 +454,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
     aliases: dict[str, str] = {}
     states: dict[str, str] = {}
     hooks: dict[str, Hook] = {}
+    by_name: dict[str, Row] = {}
     targets: dict[str, str] = {}
     families: dict[str, str] = {}
     placed: set[str] = set()
@@ -504,6 +509,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         states.update(data.get("states", {}))
         for name, row in data.get("hooks", {}).items():
             hooks[name] = Hook(tuple(row["hook"]), row["arguments"], row.get("with", {}))
+        by_name.update((name, _row(name, row)) for name, row in data.get("by_name", {}).items())
         targets.update(data.get("targets", {}))
         families.update(data.get("families", {}))
     sections = (
@@ -538,6 +544,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         words,
         families,
         hooks,
+        by_name,
         targets,
     )
 

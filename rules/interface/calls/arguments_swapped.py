@@ -8,7 +8,8 @@ What it does
     `def build(total_steps, warmup_steps)`. Items go by their keys (`batch["old_log_probs"]`), and what is gathered
     from several things by what each is asked for (`pad([row.labels for row in rows])`). Also one argument that bears
     the name of another parameter, behind others that stand at their places: there the signature has got a parameter
-    in between. Also of actors, of modules that are called, and of what processes are given to run. Where several
+    in between. Also of actors, of modules that are called, of what processes are given to run, and of methods that a
+    text names (`llm.collective_rpc("update", args=(…))`). Where several
     definitions may be reached, all must have these parameters in this order. Silent in the function itself, behind a
     test of the two, where the function passes them to it in the other order too, where a statement exchanges the two,
     where their names are those of the two ways of one thing (`scatter_dim`, `gather_dim`), where a name, or a
@@ -32,13 +33,16 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import NamedTuple
 
+from rules.interface.calls.dispatched_call_refused import methods_asked_for
 from validator.analysis.commands.same_names import singular
 from validator.analysis.symmetric import is_symmetric
-from validator.facts.model import Call, Guard, Param
+from validator.facts.model import At, Call, Guard, Param
 from validator.finding import Finding, Related
+from validator.flow.callgraph.dispatch import dispatched, dispatched_by_libraries
 from validator.flow.callgraph.indirect_calls import OF_LIBRARY
 from validator.flow.objects import Callee, Objects
-from validator.flow.queries.base import Place
+from validator.flow.program.unit import Unit
+from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
 from validator.flow.values import UNKNOWN
 from validator.project import ClassDef, Method, Project
@@ -97,6 +101,20 @@ def check_project(project: Project) -> Iterator[Finding]:
             place = objects.call_at(function.module, call.at)
             if place is not None:
                 yield from _checked(objects, function, named, place)
+    yield from _by_name(project)
+
+
+def _by_name(project: Project) -> Iterator[Finding]:
+    """Calls of a method that a text names: `run("save", step, tag)`."""
+    queries = project.analysis(Queries)
+    for each in (*dispatched(queries), *dispatched_by_libraries(queries)):
+        if each.sent is None or MEANT.search(each.name.lower()) or is_meant(each.call):
+            continue
+        names, (methods, _) = _names(each.sent), methods_asked_for(project, each)
+        rows = {_misplaced(each.sent, _params(method), names) for method in methods}
+        found = rows.pop() if len(rows) == 1 else None
+        if found is not None and not go_back(*found.names):
+            yield _report(each.call.unit, each.call.at, each.name, methods[0], found)
 
 
 def _with_keys(objects: Objects, function: Method, call: Call) -> Call:
@@ -149,7 +167,7 @@ def _checked(objects: Objects, function: Method, call: Call, place: Place) -> It
         return
     if _is_adapter(function, place, call, found) or _is_symmetric(target, found):
         return
-    yield _report(function, call, target.name, target.place, found)
+    yield _report(function, call.at, target.name, target.place, found)
 
 
 def _is_of_another(objects: Objects, place: Place, target: Callee) -> bool:
@@ -164,13 +182,13 @@ def _misplaced(call: Call, params: Sequence[str], names: list[str]) -> Swapped |
     return (_swapped(names, params) or _shifted(call, params, names)) if any(names) else None
 
 
-def _report(function: Method, call: Call, name: str, callee: object, found: Swapped) -> Finding:
+def _report(function: Method | Unit, at: At, name: str, callee: object, found: Swapped) -> Finding:
     related = [Related(callee.path, callee.facts.name_at[0], "what is called")] if isinstance(callee, Method) else []
     (one, other), (first, second) = found
     rest = f"and `{other}` for `{second}`" if other != second else f"which has a parameter `{second}`"
     return RULE.finding(
         function.path,
-        call.at,
+        at,
         f"`{function.qualname}` passes `{one}` for the parameter `{first}` of `{name}`, {rest}",
         help="exchange them, or pass them by keyword",
         related=related,
@@ -511,6 +529,19 @@ def collate(rows):
         torch.tensor([row["weights"] for row in rows]),
     )
 """,
+    # a method that a library has workers of the project run by its name
+    """
+class Worker:
+    def update_weight(self, name, dtype, shape, handles=None, empty_cache=False):
+        return name, dtype, shape, handles, empty_cache
+
+class Actor:
+    def __init__(self, llm):
+        self.llm = llm
+
+    def update_weight(self, name, dtype, shape, empty_cache=False):
+        return self.llm.collective_rpc("update_weight", args=(name, dtype, shape, empty_cache))  # error: MP145
+""",
 ]
 
 CORRECT = [
@@ -716,5 +747,17 @@ def step(net, batch):
     output = net(batch)
     target = batch.target
     return l1_loss(target, output) + mse(target, output)
+""",
+    """
+class Worker:
+    def update_weight(self, name, dtype, shape, handles=None, empty_cache=False):
+        return name, dtype, shape, handles, empty_cache
+
+class Actor:
+    def __init__(self, llm):
+        self.llm = llm
+
+    def update_weight(self, name, dtype, shape, handles, empty_cache=False):
+        return self.llm.collective_rpc("update_weight", args=(name, dtype, shape, handles, empty_cache))
 """,
 ]

@@ -2,7 +2,8 @@
 
 What it does
     Follows the name and the arguments together: `run("save", tag=1)` ends in `getattr(worker, "save").remote(tag=1)`,
-    through however many functions that hand both on. Reported is a call that every object which may come there
+    through however many functions that hand both on; so do libraries (`llm.collective_rpc("save", args=(1,))`, of
+    which the project has the workers). Reported is a call that every object which may come there
     refuses; where the objects are not all known, every method of that name in the project. Where other objects take
     the call, a method of a relative of theirs is reported that refuses each call of that name in the project, as a
     warning. Silent about methods whose decorators may change the signature, about arguments that are not spelled out,
@@ -21,7 +22,7 @@ from collections.abc import Iterable, Iterator
 
 from validator.analysis.interfaces.binding import Misfit, keeps_signature, misfit_of, parameters, written
 from validator.finding import Finding, Related, Severity
-from validator.flow.callgraph.dispatch import Dispatched, dispatched
+from validator.flow.callgraph.dispatch import Dispatched, dispatched, dispatched_by_libraries
 from validator.flow.constructors import REMOTE
 from validator.flow.objects import Objects
 from validator.flow.queries.base import Queries
@@ -34,14 +35,15 @@ RULE = Rule("MP136", "dispatched-call-refused", "error", stable_since="0.3.0", s
 
 def check_project(project: Project) -> Iterator[Finding]:
     by_name: dict[str, list[Dispatched]] = {}
-    for each in dispatched(project.analysis(Queries)):
+    queries = project.analysis(Queries)
+    for each in (*dispatched(queries), *dispatched_by_libraries(queries)):
         by_name.setdefault(each.name, []).append(each)
     for found in by_name.values():
         calls = [each for each in found if each.sent is not None]
         refusing: dict[Method, None] = {}
         taking: set[ClassDef] = set()
         for each in calls:
-            methods, complete = _methods(project, each)
+            methods, complete = methods_asked_for(project, each)
             refused = {method: misfit for method in methods if (misfit := _misfit(method, each)) is not None}
             if methods and len(refused) == len(methods):
                 if _is_sent_otherwise(project, each, found):
@@ -62,13 +64,22 @@ def check_project(project: Project) -> Iterator[Finding]:
                 yield _left_behind(method, calls)
 
 
-def _methods(project: Project, each: Dispatched) -> tuple[list[Method], bool]:
+def methods_asked_for(project: Project, each: Dispatched) -> tuple[list[Method], bool]:
     """The methods that a call may reach, and whether there can be no others; none where one may bear anything."""
+    if each.by_library:  # it has other objects do so than the one that asks it
+        asks = {unit.cls for unit in (each.asking.unit, each.text.unit)}
+        methods = [method for method in _defined(project, each.name) if asks.isdisjoint(_family(method))]
+        return (methods, False) if all(map(_is_plain, methods)) else ([], False)
     held = project.analysis(Objects).held(each.asking.operand(1))
     known = {cls.find(each.name) for cls in held.classes if not cls.is_abstract and not is_test(cls.path)}
     defined = _defined(project, each.name)
     methods = [method for method in defined if method in known] if held.complete else defined
     return (methods, held.complete) if all(map(_is_plain, methods)) else ([], False)
+
+
+def _family(method: Method) -> tuple[ClassDef, ...]:
+    """The class of a method, and those above and below it."""
+    return (*method.cls.mro, *method.cls.descendants()) if method.cls is not None else ()
 
 
 def _is_sibling(cls: ClassDef, other: ClassDef) -> bool:
@@ -81,7 +92,7 @@ def _is_sent_otherwise(project: Project, each: Dispatched, found: list[Dispatche
     places a caller comes to may be decided by what else it passes."""
     others = [other for other in found if other.text == each.text and other.asking != each.asking]
     return any(
-        other.sent is None or any(_misfit(method, other) is None for method in _methods(project, other)[0])
+        other.sent is None or any(_misfit(method, other) is None for method in methods_asked_for(project, other)[0])
         for other in others
     )
 
@@ -110,11 +121,12 @@ def _is_called_otherwise(project: Project, method: Method) -> bool:
 
 def _report(each: Dispatched, method: Method, misfit: Misfit, severity: Severity) -> Finding:
     assert method.cls is not None
+    through = each.asking.method if each.by_library else each.asking.unit.name
     shown = written(f"{method.cls.name}.{method.name}", parameters(method))
     return RULE.finding(
         each.text.unit.path,
         each.call.at,
-        f"`{each.text.unit.qualname}` has `{each.name}` called through `{each.asking.unit.name}`: TypeError, for "
+        f"`{each.text.unit.qualname}` has `{each.name}` called through `{through}`: TypeError, for "
         f"`{shown}` {misfit.message}",
         help="pass what the method takes, or give it the parameters that it is called with",
         related=[
@@ -188,6 +200,29 @@ class Policy(Actor):
         return tag, state
 """
 
+_RPC = """\
+class WorkerExtension:
+    def update_weight(self, name, dtype, shape, handles, empty_cache=False):
+        return name, dtype, shape, handles, empty_cache
+
+    def close_group(self):
+        return None
+
+
+class Actor:
+    def __init__(self, vllm, **options):
+        self.llm = vllm.LLM(worker_extension_cls="rl.workers.WorkerExtension", **options)
+
+    def update_weight(self, name, dtype, shape, handles=None, empty_cache=False):
+        return self.llm.collective_rpc("update_weight", {args}){mark}
+
+    def close(self):
+        return self._run("close_group")
+
+    def _run(self, method, args=(), kwargs=None):
+        return self.llm.collective_rpc(method, args=args, kwargs=kwargs)
+"""
+
 INCORRECT = (
     """\
 class Worker:
@@ -213,6 +248,11 @@ def main(strategy, batch):
     _GROUP.format(name="best", mark="  # error: MP136"),
     # the same, where the class beside it has a method of its own
     _GROUP.format(name="best", mark="  # error: MP136").replace("class Policy(Actor):", _OWN_SAVE),
+    # a library that has workers of the project run the method
+    _RPC.format(args="args=(name, dtype, shape)", mark="  # error: MP136"),
+    _RPC.format(
+        args='args=(name, dtype, shape, handles), kwargs={"empty": empty_cache}', mark="  # error: MP136"
+    ),
 )
 
 CORRECT = (
@@ -271,4 +311,8 @@ def main(strategy, batch, extra):
     Group(Critic, 2).run("fit", strategy)
     Group(Critic, 2).run("fit", *extra)
 """,
+    _RPC.format(args='args=(name, dtype, shape, handles), kwargs={"empty_cache": empty_cache}', mark=""),
+    # another library passes keywords on; what is not spelled out
+    _RPC.format(args="name=name, dtype=dtype", mark=""),
+    _RPC.format(args="args=(name, *shape)", mark=""),
 )

@@ -1,6 +1,7 @@
 """Calls of methods that are named by a text: `run("save", tag=1)` ends in `getattr(worker, "save").remote(tag=1)`.
 
 The function that asks for the method has its name from its callers, who may have it from theirs; so with the arguments.
+Libraries do the same (`[by_name]` in the tables): `llm.collective_rpc("save", args=(1,))`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from typing import NamedTuple
 from validator.facts.model import Argument, Call
 from validator.flow.program.unit import Unit, implicit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_test
+from validator.models import Row
 
 _SENDING = frozenset({"remote", "options"})  # Ray: `method.options(…).remote(…)`
 _SPREADS = ("*", "**")
@@ -18,13 +21,15 @@ _SPREADS = ("*", "**")
 
 class Dispatched(NamedTuple):
     """A method that `asking` asks for by `text`, which `call` passes; `sent`: the call that the method gets, None where
-    it is not called at once; `guessed`: whether a name alone tells whom a call on the way reaches."""
+    it is not called at once; `guessed`: whether a name alone tells whom a call on the way reaches; `by_library`:
+    whether `asking` is a call of a library, which knows the objects."""
 
     asking: Place
     call: Place
     text: Place
     sent: Call | None
     guessed: bool = False
+    by_library: bool = False
 
     @property
     def name(self) -> str:
@@ -50,6 +55,43 @@ def dispatched(queries: Queries) -> Iterator[Dispatched]:
                 continue
             seen.add((asking, call))
             yield Dispatched(asking, call, text, as_call(asking, sent) if sent is not None else None, guessed)
+
+
+def dispatched_by_libraries(queries: Queries) -> Iterator[Dispatched]:
+    """All methods that the program has a library run by a text."""
+    rows = queries.flow.models.by_name
+    for asking in queries.named_anywhere(*rows):
+        row = rows[asking.method]
+        named = asking.argument(*row.asks) if row.asks is not None else None
+        if named is None or queries.targets(asking) or is_test(asking.unit.path):
+            continue  # of the program itself: there its parameters tell
+        sent, root = _sent_along(asking, row), named.root.value
+        if root.op == "const" and isinstance(root.data, str):
+            yield Dispatched(asking, asking, named, as_call(asking, sent) if sent is not None else None, True, True)
+        elif root.op == "param":
+            for call, text, there, _ in _passing(queries, asking.unit, int(root.data[0]), sent, set()):
+                yield Dispatched(asking, call, text, as_call(asking, there) if there is not None else None, True, True)
+
+
+def _sent_along(asking: Place, row: Row) -> list[Sent] | None:
+    """The arguments that a library passes on; None where they cannot all be seen."""
+    known = {None, *(each[0] for each in (row.asks, row.gives, row.named) if each is not None), *row.own}
+    if not known.issuperset(asking.value.data.names):
+        return None  # another library's method of that name
+    given, named = (asking.argument(*each) if each is not None else None for each in (row.gives, row.named))
+    found: list[Sent] = []
+    if given is not None:
+        if given.root.value.op not in ("tuple", "list"):
+            return None
+        starred = given.root.value.data or ()
+        found += [Sent("*" if n in starred else None, given.root.operand(n)) for n in range(len(given.root.value.args))]
+    if named is not None and named.root.value.op != "const":
+        args = named.root.value.args
+        keys = [named.root.value_at(key).root.value if key >= 0 else None for key in args[::2]]
+        if named.root.value.op != "dict" or any(key is None or key.op != "const" for key in keys):
+            return None
+        found += [Sent(str(k.data), named.root.value_at(v)) for k, v in zip(keys, args[1::2], strict=True) if k]
+    return found
 
 
 def _named_by(asking: Place) -> int:
