@@ -20,6 +20,7 @@ from validator.finding import Severity
 from validator.flow import Flow
 from validator.flow.callgraph.name_index import words_of
 from validator.flow.control import reached
+from validator.flow.foreign import NOBODY
 from validator.flow.program.symbols import is_plain
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
@@ -403,6 +404,8 @@ def _may_give(o: Obj, cls: ClassDef) -> bool:
         return _may_be_of(o[1], cls)
     if o[0] == "tensor" and o[1] is None:
         return True  # `.half()` and `.to(dtype)` of what is unknown: models have these methods as well
+    if o[0] == "ext" and o[1].partition(".")[0] == NOBODY:
+        return True  # an attribute of what nobody knows: a proxy's, say, which asks an object of the project
     return o[0] not in _OTHERS and not (o[0] == "made" and o[1].partition(".")[0] in _PLAIN_MODULES)
 
 
