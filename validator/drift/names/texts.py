@@ -51,7 +51,11 @@ class Texts:
         found: list[Replaced] = []
         seen: set[tuple[str, str]] = set()
         for drop in self.change.analysis(Drops).drops:
-            row = self._text(drop) if drop.kind == "text" else self._attribute(drop) if drop.kind == "name" else None
+            row = self._attribute(drop) if drop.kind == "name" else None
+            if drop.kind == "text":
+                row = self._text(drop)
+            elif drop.kind == "template" and (templates := _templates(drop)) is not None:
+                row = self._template(drop, *templates)
             if row is not None and (row.old, row.new) not in seen:
                 seen.add((row.old, row.new))
                 found.append(row)
@@ -257,8 +261,8 @@ def _templates(drop: Drop) -> tuple[str, str] | None:
     """The f-strings, with `{}` in their places, of which a piece changed; None where it is a text by itself."""
     found = []
     for edit, piece in ((drop.edit.old, drop.old), (drop.edit.new, drop.new)):
-        nodes = ast.walk(edit.node) if edit is not None else ()
-        whole = next((n for n in nodes if isinstance(n, ast.JoinedStr) and any(v is piece for v in n.values)), None)
+        joined = (n for n in ast.walk(edit.node) if isinstance(n, ast.JoinedStr)) if edit is not None else ()
+        whole = next((n for n in joined if n is piece or any(v is piece for v in n.values)), None)
         if whole is None:
             return None
         found.append("".join(str(v.value) if isinstance(v, ast.Constant) else "{}" for v in whole.values))

@@ -9,6 +9,7 @@ of thing the old one, while nothing in the project asks for the new one.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import NamedTuple
@@ -34,6 +35,7 @@ from validator.models.members import is_telling, of_libraries
 
 _GIVING = frozenset({"attribute", "key", "keyword", "setting"})
 _TAKING = frozenset({"parameter", "field", "option", "function", "class", "variable", "import"})
+_FILE = re.compile(r"[\w.-]*\w\.\w{2,5}")
 _OTHERS = 2  # places of one kind that all say the old name
 
 
@@ -90,8 +92,9 @@ class UnheardNames:
 
     @cached_property
     def ungiven(self) -> list[Replaced]:
-        """The texts by which an attribute is asked for since the change (`getattr(config, "use_flash", False)`), and
-        that nothing gives, while what was asked for before is stored still in what is called like the object."""
+        """The texts by which an attribute or key is asked for since the change (`getattr(config, "use_flash", False)`),
+        and that nothing gives, while what was asked for before is still given to what is called like the object, or
+        written to the file that it comes from."""
         found: dict[tuple[str, str], Replaced] = {}
         told = {(row.old, row.new) for row in self.change.analysis(Texts).rows}
         for drop in self.change.analysis(Drops).drops:
@@ -100,22 +103,38 @@ class UnheardNames:
                 continue
             if (old, new) in told or (old, new) in found:
                 continue
-            if not is_telling(old) or not is_telling(new) or is_foreign(drop.pair.new.path):
+            if not is_telling(new) or is_foreign(drop.pair.new.path):
                 continue
             at = drop.pair.new.module.source_text.at(drop.new)
             rows = [row for row in self.after.occurrences(new) if not is_test(row.path)]
             asking = next((row for row in rows if row.path == drop.pair.new.path and row.at == at), None)
-            if asking is None or asking.kind != "getattr" or any(self.change.before.occurrences(new)):
+            if asking is None or asking.kind not in ("getattr", "key"):
                 continue
-            link = link_at(asking)
-            stored = [
-                (row.path, row.at[0])
-                for row in self.after.occurrences(old)
-                if row.role == "defines" and row.kind == "attribute" and link_at(row) == link and not is_test(row.path)
-            ]
-            if link and stored and all(row.kind == "getattr" for row in rows):
+            others = [row for row in (*self.change.before.occurrences(new), *rows) if not is_test(row.path)]
+            if asking.kind == "key":  # an attribute of that name is something else
+                others = [row for row in others if row.kind != "attribute" and row.at != at]
+            elif all(row.kind == "getattr" for row in rows) and not any(self.change.before.occurrences(new)):
+                others = []
+            if others:
+                continue
+            stored = [(row.path, row.at[0]) for row in self._given_to(asking, old)]
+            if stored and (is_telling(old) or asking.kind == "key"):
                 found[old, new] = Replaced(drop.pair.new, at, old, new, tuple(stored))
         return list(found.values())
+
+    def _given_to(self, asking: Occurrence, old: str) -> list[Occurrence]:
+        """Where the old name is given still to what an object is that is asked for another one: to what is called like
+        it, or, of a key, to what is put into the file from which it comes."""
+        link, files = link_at(asking), self._file_names(asking) if asking.kind == "key" else frozenset[str]()
+        kind = "attribute" if asking.kind == "getattr" else "key"
+        rows = [r for r in self.after.occurrences(old) if r.role == "defines" and r.kind == kind and not is_test(r.path)]
+        return [row for row in rows if link and link_at(row) == link or files and files & self._file_names(row)]
+
+    @staticmethod
+    def _file_names(row: Occurrence) -> frozenset[str]:
+        """The names of files, with an ending, that a function spells."""
+        values = row.unit.code.values if row.unit is not None else ()
+        return frozenset(v.data for v in values if v.op == "const" and isinstance(v.data, str) and _FILE.fullmatch(v.data))
 
     # -- keywords ------------------------------------------------------------------------------------------
 

@@ -27,7 +27,8 @@ class Drop(NamedTuple):
     `kind`: `factor` (of a product or quotient), `term` (of a sum), `operand` (of `and`, `or`), `keyword`, `argument`,
     `element`, `call` (around or on a value), `index` (a table in which a value was looked up), `guard` (`x if c else
     y`), `order` (of an argument that changed places with another one), `name` (another one stands there), `constant`
-    (one stands there), `number`, `sign` (a minus or a `not`), `await`, `comparison` (another operator), `text`.
+    (one stands there), `number`, `sign` (a minus or a `not`), `await`, `comparison` (another operator), `text`,
+    `template` (of an f-string whose places stand otherwise).
     `old` and `new` are the smallest expressions that differ, `part` is what went.
     """
 
@@ -184,6 +185,8 @@ def _is_small(one: ast.AST, other: ast.AST) -> bool:
         return len(one.args) != len(other.args) or [k.arg for k in one.keywords] != [k.arg for k in other.keywords]
     if isinstance(one, ast.Tuple | ast.List | ast.Set) and isinstance(other, ast.Tuple | ast.List | ast.Set):
         return len(one.elts) != len(other.elts) or _exchanged(one.elts, other.elts) is not None
+    if isinstance(one, ast.JoinedStr) and isinstance(other, ast.JoinedStr):
+        return list(map(type, one.values)) != list(map(type, other.values))
     if isinstance(one, ast.BoolOp) and isinstance(other, ast.BoolOp):
         return (
             len(one.values) != len(other.values)
@@ -241,6 +244,8 @@ def _dropped(old: ast.expr, new: ast.expr) -> tuple[str, ast.AST] | None:
         return "name", old
     if isinstance(old, ast.Call | ast.Attribute | ast.Name) and isinstance(new, ast.Constant):
         return "constant", old
+    if isinstance(old, ast.JoinedStr) and isinstance(new, ast.JoinedStr):
+        return "template", old
     if isinstance(old, ast.Constant) and isinstance(new, ast.Constant) and type(old.value) is type(new.value):
         return "number" if isinstance(old.value, int | float) else "text", old
     return None
