@@ -24,6 +24,7 @@ from validator.ir.model import Value
 from validator.models.members import is_telling
 
 _PART = Form("part")
+_LETTERS = 4  # so long a name of an object says which class it is of
 _WAITING = frozenset({
     "gather", "create_task", "ensure_future", "run", "wait_for", "run_until_complete", "as_completed", "append",
     "extend", "wait", "run_coroutine_threadsafe", "put", "shield", "submit", "run_async", "add", "start_soon",
@@ -125,14 +126,14 @@ class Results:
         """Callers that take apart, without a look, what may be nothing since the change."""
         for site in self._sites(new):
             for number in _carried(site.unit, site.number):
-                if (site.sure or is_telling(new.name)) and _takes_apart(site.unit, number):
+                if self._is_likely(site, new) and _takes_apart(site.unit, number):
                     yield Reckoned(site.unit, site.call.at, old, new, "takes apart what may be nothing now", False)
 
     def _never_true(self, old: Method, new: Method) -> Iterator[Reckoned]:
         """Callers that ask whether a result is true, which is nothing on all ways since the change."""
         for site in self._reaching(new):
             for number in _carried(site.unit, site.number):
-                if (site.sure or is_telling(new.name)) and _asks_whether_true(site.unit, number):
+                if self._is_likely(site, new) and _asks_whether_true(site.unit, number):
                     yield Reckoned(
                         site.unit, site.call.at, old, new, "asks whether it is true what is nothing always now", False
                     )
@@ -214,7 +215,7 @@ class Results:
         """Functions that a caller may reach in place of one whose result changed, and that give what was given before:
         the caller takes it apart as it is now."""
         for site in self._sites(new):
-            if not site.sure and not is_telling(new.name) and not self._is_of_family(site, new):
+            if not self._is_likely(site, new) and not self._is_of_family(site, new):
                 continue
             for number in _carried(site.unit, site.number):
                 for use, _, _ in uses(site.unit, number):
@@ -242,6 +243,16 @@ class Results:
                     text += f"`{site.unit.qualname}` {_doing(use)}"
                     yield Reckoned(pair.new, _given_at(pair.new, new), old, new, text, False)
                     return
+
+    @staticmethod
+    def _is_likely(site: Site, new: Method) -> bool:
+        """Whether a call means a function, or one beside it: nothing else bears the name, or the object is called as
+        its class is (`self.backend` for a `TinkerBackend`)."""
+        if site.sure or is_telling(new.name):
+            return True
+        called = site.call.receiver.rpartition(".")[2].replace("_", "").lower()
+        above = [cls.name.lower() for cls in new.cls.mro] if new.cls is not None else []
+        return len(called) >= _LETTERS and any(name.endswith(called) for name in above)
 
     @staticmethod
     def _is_of_family(site: Site, new: Method) -> bool:
@@ -348,7 +359,7 @@ class Results:
                 if unit is not None:
                     yield Reckoned(unit, new.facts.name_at, old, new, text, False)
                 return
-            if _is_remote(site) or not site.sure and not is_telling(new.name):
+            if _is_remote(site) or not self._is_likely(site, new):
                 continue
             sure = site.sure and len(site.reached) == 1
             awaited = _awaited(site.unit, site.number)
