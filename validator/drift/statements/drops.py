@@ -318,5 +318,6 @@ def _missing(old: list[ast.expr], new: list[ast.expr]) -> list[ast.expr]:
 
 def _is_around(call: ast.Call, value: ast.expr) -> bool:
     """Whether a call is nothing but a value with a call of one of its methods behind it, or a function around it."""
-    inner = call.func.value if isinstance(call.func, ast.Attribute) else call.args[0] if len(call.args) == 1 else None
-    return inner is not None and alike_syntax(inner, value)
+    inner = [call.func.value] if isinstance(call.func, ast.Attribute) else []
+    inner += call.args[:1] if len(call.args) == 1 else []
+    return any(alike_syntax(each, value) for each in inner)

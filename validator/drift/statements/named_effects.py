@@ -40,10 +40,14 @@ def named() -> frozenset[str]:
 
 @cache
 def collective() -> frozenset[str]:
-    """The last names of the collectives of all libraries, but those that more other functions bear: `load`, `save`."""
+    """The last names of the collectives of all libraries, but those that more other functions bear: `load`, `save`; of
+    methods those that give the same on all ranks."""
     count = Counter[str]()
     for name, row in models().calls.items():
         count[name.rpartition(".")[2]] += 1 if row.is_collective else -1
+    for name, row in models().methods.items():
+        if (last := name.rpartition(".")[2]) not in count:
+            count[last] += row.is_collective and row.result == "uniform"
     return frozenset(name for name, more in count.items() if more > 0)
 
 

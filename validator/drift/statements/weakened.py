@@ -61,8 +61,24 @@ class Weakened:
         came = words_of(drop.new, unit) if drop.kind in ("name", "constant") else frozenset()
         if drop.kind == "name":  # what both say tells nothing of why one stands for the other
             telling, came = telling - came, came - telling
-        made = [each for each in self._edits(drop) if each is drop.edit or _holds(each, drop.part)]
+        beside = self._beside(drop) if drop.kind == "call" else [drop.edit]
+        made = [each for each in self._edits(drop) if each in beside or _holds(each, drop.part)]
         return self.intention.severity(drop.pair, made, telling, came, self._is_about_ranks(drop))
+
+    def _beside(self, drop: Drop) -> list[Edit]:
+        """The edit in which a call went, and those of the statements right before and behind it in which the same call
+        went: one place."""
+        assert isinstance(drop.part, ast.Call)
+        rows = self.change.analysis(Drops).drops
+        same = {id(each.edit) for each in rows if each.kind == "call" and _called(each) == _called(drop)}
+        edits = self._edits(drop)
+        here = next(place for place, each in enumerate(edits) if each is drop.edit)
+        first = last = here
+        while first and _is_next(edits[first - 1], edits[first]) and id(edits[first - 1]) in same:
+            first -= 1
+        while last + 1 < len(edits) and _is_next(edits[last], edits[last + 1]) and id(edits[last + 1]) in same:
+            last += 1
+        return edits[first : last + 1]
 
     def _is_about_ranks(self, drop: Drop) -> bool:
         if drop.kind in ("factor", "element"):
@@ -253,6 +269,18 @@ def _multiplies(node: ast.BinOp, names: set[str], number: int) -> bool:
     parts = list(factors(node)) if isinstance(node.op, ast.Mult) else []
     constant = any(isinstance(each, ast.Constant) and each.value == number for each in parts)
     return constant and any(isinstance(each, ast.Name | ast.Attribute) and last_name(each) in names for each in parts)
+
+
+def _called(drop: Drop) -> str:
+    """The name of the call that went."""
+    return last_name(drop.part.func) if isinstance(drop.part, ast.Call) else ""
+
+
+def _is_next(edit: Edit, other: Edit) -> bool:
+    """Whether a statement that was edited stood right before another one."""
+    if edit.old is None or other.old is None:
+        return False
+    return edit.old.inside == other.old.inside and edit.old.node.end_lineno + 1 == other.old.node.lineno
 
 
 def _holds(edit: Edit, part: ast.AST) -> bool:
