@@ -60,6 +60,7 @@ from validator.drift.statements.surroundings import (
     is_report,
     knows,
     last_name,
+    lets_all_in,
     name_of_call,
     taken,
 )
@@ -189,7 +190,7 @@ class Effects:
             if edit.old is None or edit.new is not None:
                 continue
             inside = [each.text for each in old if edit.old.text in each.inside]
-            if is_mode(edit.old, here) and len(edits) <= _FEW:
+            if (is_mode(edit.old, here) or lets_all_in(edit.old, old, new)) and len(edits) <= _FEW:
                 yield Lost(pair, edit.old, "guard", edit.old.text, line_of(old, new, edit.old), "")
             if not inside or not here.issuperset(inside):
                 continue

@@ -198,6 +198,19 @@ def is_mode(statement: Statement, here: set[str]) -> bool:
     return here.issuperset(other) and here.isdisjoint(first)
 
 
+def lets_all_in(statement: Statement, old: list[Statement], new: list[Statement]) -> bool:
+    """Whether a condition gave some ranks a constant in place of what the others work out, and all work it out now."""
+    node = statement.node
+    if not isinstance(node, ast.If) or not node.orelse or not is_about_rank(node.test):
+        return False
+    if not all(isinstance(each, ast.Assign) and isinstance(each.value, ast.Constant) for each in node.body):
+        return False
+    other = f"orelse of {statement.text}"
+    free = {each.text for each in new if other not in each.inside}
+    before, after = (sum(other in each.inside for each in rows) for rows in (old, new))
+    return free.issuperset(map(header, node.orelse)) and after < before
+
+
 def has_other_way(rows: list[Statement], head: str) -> bool:
     """Whether something else happens where a condition does not hold: then there are two ways to do it."""
     return head.startswith("orelse of ") or any(f"orelse of {head}" in each.inside for each in rows)
