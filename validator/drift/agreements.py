@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.domains.axes import of_parallelism
+from validator.domains.axes import axes_of, of_parallelism
 from validator.drift.change import Change, Pair
-from validator.drift.statements.differences import Edit, Statement, in_head, node_of, own_paths, paths
+from validator.drift.statements.differences import Edit, Statement, alike_syntax, in_head, node_of, own_paths, paths
 from validator.drift.statements.drops import Drops, differences
 from validator.drift.statements.named_effects import tables
 from validator.drift.statements.surroundings import called, condition, is_about_ranks, last_name
@@ -55,6 +55,7 @@ class Agreements:
                     found += _rescaled(pair, edit)
                     found += _counted_alone(pair, edit, new)
                     found += _for_one(pair, edit, new)
+                    found += _among_others(pair, edit, new)
                     found += self._out_of_turn(pair, edit)
         return found
 
@@ -251,6 +252,39 @@ def _for_one(pair: Pair, edit: Edit, new: list[Statement]) -> Iterator[Apart]:
             text = f"`{now}` gives one rank what `{was}` gave all of them, and line {each.node.lineno} reads it on all"
             yield Apart(pair, edit.new.node, edit.old.text, text)
             return
+
+
+def _among_others(pair: Pair, edit: Edit, new: list[Statement]) -> Iterator[Apart]:
+    """A group that is another one since the change, where other calls of the function are still passed the one of
+    before by the same keyword."""
+    assert edit.old is not None
+    assert edit.new is not None
+    before, after = (list(_groups(statement)) for statement in (edit.old, edit.new))
+    place = next(index for index, each in enumerate(new) if each.node is edit.new.node)
+    others = [row for each in new if each.node is not edit.new.node for row in _groups(each)]
+    beside = [row for each in (*new[max(place - 1, 0) : place], *new[place + 1 : place + 2]) for row in _groups(each)]
+    if [row[:2] for row in before] != [row[:2] for row in after]:
+        return
+    for (called_as, keyword, was), (_, _, now) in zip(before, after, strict=True):
+        rows = beside if any(alike_syntax(each, now) for *_, each in others) else others
+        same = [each for _, name, each in rows if name == keyword and alike_syntax(each, was)]
+        if alike_syntax(was, now) or not same:
+            continue
+        if isinstance(now, ast.Constant) or not axes_of(last_name(was)):
+            continue
+        text = (
+            f"`{called_as}` works among `{_cut(ast.unparse(now))}` since the change, and line {same[0].lineno} still "
+            f"among `{_cut(ast.unparse(was))}`"
+        )
+        yield Apart(pair, now, edit.old.text, text)
+
+
+def _groups(statement: Statement) -> Iterator[tuple[str, str, ast.expr]]:
+    """The groups that calls of a statement are passed by keyword: what is called, the keyword, the group."""
+    for call in (each for each in in_head(statement.node) if isinstance(each, ast.Call)):
+        for keyword in call.keywords:
+            if keyword.arg is not None and keyword.arg.endswith(("group", "mesh")):
+                yield last_name(call.func), keyword.arg, keyword.value
 
 
 def _cut(text: str) -> str:
