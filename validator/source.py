@@ -107,7 +107,7 @@ class SourceFile:
         return self._tree
 
     def mark_as_program(self) -> None:
-        """Have its path say that it is called as a test is and belongs to the program."""
+        """Have its path say that it belongs to the program, though its name or folder says otherwise."""
         self.path = ProgramPath(self.path)
 
     def lowered(self, elsewhere: frozenset[str] = frozenset()) -> tuple[dict[str, Code], int]:

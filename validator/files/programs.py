@@ -1,8 +1,10 @@
-"""Which files that are called as tests are (`tools/test_net.py`, `test_time_aug.py`) are part of the program.
+"""Which files that are called as tests are (`tools/test_net.py`, `test_time_aug.py`), or lie where copies of other
+people's code do (`third_party/`), are part of the program.
 
 Code bases of vision models call the evaluation so. A test is what pytest and unittest collect: a file that has nothing
 of theirs is a program where it takes a command line, and a part of one where such a file, or any other that is no
-test, imports it.
+test, imports it. A copy of somebody else's code knows nothing of the project around it: a file beside such copies that
+imports from there is the project's own.
 """
 
 from __future__ import annotations
@@ -18,13 +20,22 @@ if TYPE_CHECKING:
 COMMAND_LINE = (b"argparse", b"argv", b"click", b"fire", b"tyro", b"absl", b"hydra", b"HfArgumentParser", b"typer")
 _PARSING = (*COMMAND_LINE, b"parse_args(", b"parse_known_args(", b"argument_parser(")
 _RUNNERS = frozenset({"pytest", "unittest", "nose"})
+_FOREIGN = frozenset(
+    {"third_party", "thirdparty", "vendor", "vendored", "_vendor", "3rdparty", "external", "externals"}
+)
 _TESTS = frozenset({"test", "tests", "testing", "test_utils", "testing_utils", "unit_tests", "functional_tests"})
 
 
 class ProgramPath(str):
-    """The path of a file that is called as a test is and belongs to the program."""
+    """The path of a file that belongs to the program although it is called as a test is, or lies among copies of other
+    people's code."""
 
     __slots__ = ()
+
+
+def foreign_folder(path: str) -> int:
+    """Which of the folders of a path is one of copies of somebody else's code: its place; -1 where none is."""
+    return next((i for i, name in enumerate(path.split("/")[:-1]) if name in _FOREIGN), -1)
 
 
 def is_in_tests(path: str) -> bool:
@@ -40,7 +51,12 @@ def is_called_test(path: str) -> bool:
 
 
 def mark_programs(sources: Iterable[SourceFile]) -> None:
-    """Give the Python files of a project that are called as tests are and belong to the program a `ProgramPath`."""
+    """Give the Python files of a project that belong to the program although they are called as tests are, or lie among
+    copies of other people's code, a `ProgramPath`."""
+    sources = list(sources)
+    for each in sources:
+        if not is_called_test(each.path) and _imports_from_around(each):
+            each.mark_as_program()
     sources = [each for each in sources if not is_in_tests(each.path)]
     called = {each: _stem(each) for each in sources if is_called_test(each.path)}
     possible = {each: stem for each, stem in called.items() if not _holds_tests(each.facts)}
@@ -54,6 +70,18 @@ def mark_programs(sources: Iterable[SourceFile]) -> None:
         found += importing
     for each in found:
         each.mark_as_program()
+
+
+def _imports_from_around(source: SourceFile) -> bool:
+    """Whether a file in a folder of copies of other people's code imports from the package around that folder."""
+    folders = source.path.split("/")[:-1]
+    if (place := foreign_folder(source.path)) < 1:
+        return False
+    for row in source.facts.imports:
+        first, *rest = row.module.split(".")
+        if row.level > len(folders) - place or not row.level and first in folders[:place] and folders[place] not in rest:
+            return True
+    return False
 
 
 def _stem(source: SourceFile) -> str:

@@ -5,27 +5,21 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from validator.files.programs import ProgramPath, is_called_test, is_in_tests
+from validator.files.programs import ProgramPath, foreign_folder, is_called_test, is_in_tests
 
 # Not `scripts`, `tools` and `examples`: many projects keep the programs there that people train with.
 _FOLDERS = frozenset({
     "benchmark", "benchmarks", "bench", "demo", "demos", "doc", "docs", "tutorial", "tutorials", "notebooks",
-    "manim_animations", "ci", "docker", "legacy", "deprecated", "third_party",
+    "manim_animations", "ci", "docker", "legacy", "deprecated",
 })  # fmt: skip
 _BY_HAND = frozenset({"example", "examples", "script", "scripts", "tool", "tools"})
 
 # Words in the name of a folder that is kept as it was, and is not meant to run any more.
 _KEPT = frozenset({"archive", "archived", "archives", "attic", "deprecated", "obsolete"})
 
-_FOREIGN = frozenset(
-    {"third_party", "thirdparty", "vendor", "vendored", "_vendor", "3rdparty", "external", "externals"}
-)
-
-
-@cache
 def is_foreign(path: str) -> bool:
-    """Whether a file is a copy of somebody else's code."""
-    return not _FOREIGN.isdisjoint(path.split("/")[:-1])
+    """Whether a file is a copy of somebody else's code. One of the project's own among these is none."""
+    return _is_among_copies(path) and not isinstance(path, ProgramPath)
 
 
 @cache
@@ -36,7 +30,7 @@ def is_archived(path: str) -> bool:
 
 def is_aside(path: str) -> bool:
     """Whether a file is a test, a demonstration, a benchmark or somebody else's code."""
-    return _is_shown(path) or is_test(path)
+    return _is_shown(path) or is_test(path) or is_foreign(path)
 
 
 def is_by_hand(path: str) -> bool:
@@ -53,6 +47,11 @@ def is_test(path: str) -> bool:
 def _is_shown(path: str) -> bool:
     *folders, name = path.split("/")
     return not _FOLDERS.isdisjoint(folders) or name == "setup.py"
+
+
+@cache
+def _is_among_copies(path: str) -> bool:
+    return foreign_folder(path) >= 0
 
 
 _is_in_tests = cache(is_in_tests)

@@ -7,7 +7,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from validator.domains.spmd import NONE, Causes
+from validator.flow.calls.elements import element
 from validator.flow.calls.group_loops import around_groups
+from validator.flow.calls.protocols import rounds
 from validator.flow.containers import fillings
 from validator.flow.merging.conditions import stored_under
 from validator.flow.merging.equality import is_one_thing
@@ -15,7 +17,7 @@ from validator.flow.merging.one_rank import is_turn
 from validator.flow.merging.phis import times_grown
 from validator.flow.program.answers import Passed, Result, Site, Target
 from validator.flow.transfer.storing import attribute_stored
-from validator.flow.values import NONE_OBJ, NOT_YET, Val, elements, in_parts, join, join_ways, obj
+from validator.flow.values import NONE_OBJ, NOT_YET, Val, in_parts, join, join_ways, obj
 
 if TYPE_CHECKING:
     from validator.flow.evaluation import Evaluation
@@ -64,7 +66,7 @@ def _left(at: Evaluation, placed: dict[int, frozenset[str]]) -> _Left:
         if value.op == "yield":
             left.yielded.append(at.known(value.args[0], value.block))
         elif value.op == "yield from":
-            left.yielded.append(elements(at.vals[value.args[0]]))
+            left.yielded.append(element(at, at.vals[value.args[0]]))
         elif value.op == "store_attr":
             kept = attribute_stored(at, value)
             kept = kept.placed(placed[number]) if number in placed else kept
@@ -90,7 +92,7 @@ def _rounds(at: Evaluation) -> Causes:
         deciding = at.unit.control.deciding(value.block)
         causes |= at.conditions(frozenset(branch for branch in deciding if not is_turn(at.unit, at.vals, branch)))
         if value.op == "yield from":
-            causes |= at.vals[value.args[0]].n
+            causes |= rounds(at, at.vals[value.args[0]])
     return causes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from validator.flow.calls.protocols import enter, leave
+from validator.flow.calls.protocols import drain, enter, leave
 from validator.flow.values import BOTTOM, UNKNOWN, Val, fetched
 from validator.ir import Value as Instruction
 
@@ -34,7 +34,9 @@ def matched(at: Evaluation, number: int, value: Instruction) -> Val:
 
 
 def sent_in(at: Evaluation, number: int, value: Instruction) -> Val:
-    """What a `yield` gives."""
+    """What a `yield` gives. Generators to which it hands over (`yield from`) run from here."""
+    if value.op == "yield from":
+        drain(at, number, at.operand(value.args[0]))
     return UNKNOWN
 
 
