@@ -88,17 +88,28 @@ def _of_functions(project: Project, read: dict[Method, frozenset[str]]) -> Itera
     for function in project.functions():
         by_name.setdefault(function.name, []).append(function)
     for function, keys in read.items():
-        if is_test(function.path) or _is_overridden(function):
+        if is_test(function.path):
             continue
         taken = {p.name for each in by_name[function.name] for p in each.facts.params} | keys
         taken |= {key for each in by_name[function.name] if each is not function for key in read.get(each, ())}
+        own = {p.name for each in (function, *_kin(function)) for p in each.facts.params} | keys
+        own |= {key for each in _kin(function) for key in read.get(each, ())}
         for caller, call in objects.callers(function):
-            lost = [each for each in call.args if each.keyword not in (*_UNPACKED, *taken)]
-            lost = lost if keys else _like_parameters(function, call, lost)
+            lost = [each for each in call.args if each.keyword not in (*_UNPACKED, *own)]
             if not lost or is_test(caller.path) or _is_tried(call.guards):
                 continue
-            if objects.reaches_only(caller, call, function):
+            if not (keys and _is_made_as(objects, caller, call, function)):  # else nobody else is meant
+                lost = [each for each in lost if each.keyword not in taken] if not _kin(function) else []
+            lost = lost if keys else _like_parameters(function, call, lost)
+            if lost and objects.reaches_only(caller, call, function):
                 yield from (_swallowed(function, caller, each, keys) for each in lost)
+
+
+def _is_made_as(objects: Objects, caller: Method, call: Call, function: Method) -> bool:
+    """Whether a method is called on an object that is known to have been made of its class, and of none below it."""
+    place = objects.call_at(caller.module, call.at)
+    owner = place.receiver if place is not None and function.cls is not None else None
+    return owner is not None and {o[:2] for o in owner.closed.objs} == {("inst", function.cls)}
 
 
 def _turned_round(project: Project, functions: list[Method]) -> Iterator[Finding]:
@@ -239,13 +250,15 @@ def _dropped_by_all(call: Place, name: str, near: str, chosen: list[Method], sai
     )
 
 
-def _is_overridden(function: Method) -> bool:
-    """Whether a class below, or above, has the method too: callers pass what one of them takes."""
-    return (
-        function.cls is not None
-        and function.name != "__init__"
-        and any(function.name in each.methods for each in function.cls.relatives if each is not function.cls)
-    )
+def _kin(function: Method) -> list[Method]:
+    """The methods of its name in classes below, or above: callers pass what one of them takes."""
+    if function.cls is None or function.name == "__init__":
+        return []
+    return [
+        cls.methods[function.name]
+        for cls in function.cls.relatives
+        if cls is not function.cls and function.name in cls.methods
+    ]
 
 
 def _swallowed(

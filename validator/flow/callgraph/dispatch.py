@@ -15,7 +15,7 @@ from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
 from validator.models import Row
 
-_SENDING = frozenset({"remote", "options"})  # Ray: `method.options(…).remote(…)`
+SENDING = frozenset({"remote", "options"})  # Ray: `method.options(…).remote(…)`
 _SPREADS = ("*", "**")
 
 
@@ -114,7 +114,7 @@ def _sent(asking: Place) -> list[Sent] | None:
             return None
         (user,) = users
         if user.value.op == "attr":
-            if user.value.data not in _SENDING:
+            if user.value.data not in SENDING:
                 return None
         elif callee.value.op != "attr" or callee.value.data != "options":
             return [Sent(name, user.operand(i + 1)) for i, name in enumerate(user.value.data.names)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from validator.analysis.interfaces.binding import Misfit, misfit_of, parameters
 from validator.facts.model import Call, Param
+from validator.flow.callgraph.dispatch import SENDING
 from validator.flow.constructors import Constructors
 from validator.flow.program.flow import Flow
 from validator.project import Method, Project
@@ -25,7 +26,7 @@ class Suspects:
 
     def may_refuse(self, function: Method, call: Call, partial: bool) -> bool:
         """Whether something that the call may reach refuses it, by the names alone."""
-        name = call.method
+        name = _called(call)
         if call.target == name and name in function.facts.bound or name in self._held:
             return True
         key = (name, tuple([argument.keyword for argument in call.args]), partial)
@@ -45,6 +46,14 @@ class Suspects:
         found = [(method, misfit_of(parameters(method), call)) for method in methods]
         refusing = [(method, misfit) for method, misfit in found if misfit is not None]
         return refusing[0] if 0 < len(refusing) == len(methods) else None
+
+
+def _called(call: Call) -> str:
+    """The name of what runs: of a call in another process (`worker.fit.options(…).remote(batch)`) that before it."""
+    target, _, name = call.target.rpartition(".")
+    while name in SENDING and target:
+        target, _, name = target.removesuffix("()").rpartition(".")
+    return name
 
 
 def _signatures(project: Project) -> dict[str, list[tuple[Param, ...]]]:
