@@ -8,15 +8,17 @@ What it does
     result to all ranks and gives it to one now, where all of them read it; a test of a remainder (`(step + 1) % every`)
     that no longer comes true in the same rounds as another one of the file, as it did before; a wait for transfers, or
     a barrier, that was moved behind statements that use what is transferred, or files (after what some ranks do, also
-    behind calls that read or write files), or such a statement moved before it; a barrier that was moved before
-    what some ranks do for all; what some ranks do, moved behind the broadcast that gave it to all; what reads a number
-    on the other side of its division among ranks; what reads a variable before the collective of which it read the
-    result; a call that reads a file, moved before the one that writes it; a variable that a call gave to all ranks, and
-    gives to one now, while all read it; and a measure that was reduced beside others which still are, and is given back
-    as each rank has it. A note of what works on the parameters of a module on the other side of its wrapping
-    (`DistributedDataParallel(model)`). And a number of a recipe that is no longer a multiple of another one, where code
-    raises for that (`assert queue % batch == 0`) and all other recipes keep to it; and a value that a DeepSpeed file
-    left to the arguments (`"auto"`) and states since the change, where scripts that name the file give another one.
+    behind calls that read or write files), or such a statement moved before it; a barrier that was moved before what
+    some ranks do for all; what some ranks do, moved behind the broadcast that gave it to all; what reads a number on
+    the other side of its division among ranks; what reads a variable before the collective of which it read the result;
+    a call that reads a file, moved before the one that writes it; a variable that a call gave to all ranks, and gives
+    to one now, while all read it; and a measure that was reduced beside others which still are, and is given back as
+    each rank has it. Also a group that is another one since the change, where other calls of the function still get the
+    one of before by the same keyword. A note of what works on the parameters of a module on the other side of its
+    wrapping (`DistributedDataParallel(model)`). And a number of a recipe that is no longer a multiple of another one,
+    where code raises for that (`assert queue % batch == 0`) and all other recipes keep to it; and a value that a
+    DeepSpeed file left to the arguments (`"auto"`) and states since the change, where scripts that name the file give
+    another one.
 
 Why is this bad
     A loss that is too large by the number of ranks, ranks that decide by different numbers, gradients that are reduced
@@ -620,6 +622,18 @@ def forward(hidden, inputs, parts):
         second="dist.all_reduce(kl, dist.ReduceOp.AVG)",
         third='stats["step"] = stats["step"] + 1',
     ),
+    # a group that is another one in one of two calls
+    """# before: rl/counts.py
+def counted(batch, mpu, tokens, samples):
+    batch.tokens = tokens(batch, dp_group=mpu.get_data_parallel_group())
+    batch.samples = samples(batch, dp_group=mpu.get_data_parallel_group())
+    return batch
+# file: rl/counts.py
+def counted(batch, mpu, tokens, samples):
+    batch.tokens = tokens(batch, dp_group=mpu.get_data_parallel_group(with_context_parallel=True))  # error: MP912
+    batch.samples = samples(batch, dp_group=mpu.get_data_parallel_group())
+    return batch
+""",
 )
 
 CORRECT = (
@@ -954,4 +968,16 @@ class Trainer:
         second="dist.all_reduce(kl, dist.ReduceOp.AVG)",
         third='stats["kl"] = torch.sqrt(kl).item()',
     ),
+    # in both
+    """# before: rl/counts.py
+def counted(batch, mpu, tokens, samples):
+    batch.tokens = tokens(batch, dp_group=mpu.get_data_parallel_group())
+    batch.samples = samples(batch, dp_group=mpu.get_data_parallel_group())
+    return batch
+# file: rl/counts.py
+def counted(batch, mpu, tokens, samples):
+    batch.tokens = tokens(batch, dp_group=mpu.get_data_parallel_group(with_context_parallel=True))
+    batch.samples = samples(batch, dp_group=mpu.get_data_parallel_group(with_context_parallel=True))
+    return batch
+""",
 )

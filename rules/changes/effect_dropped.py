@@ -13,9 +13,10 @@ What it does
     attribute; a note, but of libraries that are about ranks. Silent where the change makes the call elsewhere, where
     what the function calls makes it on the same thing, or on a module that holds it, where the change takes away the
     object whose method it is, or only asks whether there is what the call needs. A note of a context of precision
-    (`autocast`). Also a number that each round of a loop raised, in code or in a script, and that only some rounds
-    raise now, as the statement stands in a branch that was beside it before. And a collective around which a test
-    stands now that is false for what all calls of the project pass.
+    (`autocast`). Also a condition that gave some ranks a constant where the others work something out, which all do
+    now. Also a number that each round of a loop raised, in code or in a script, and that only some rounds raise now, as
+    the statement stands in a branch that was beside it before. And a collective around which a test stands now that is
+    false for what all calls of the project pass.
 
 Why is this bad
     A barrier, a wait or a `zero_grad` that is no longer passed is missed by no test on one process: the program hangs,
@@ -905,6 +906,31 @@ class Buckets:
     + _BATCHES.format(inner="            seen += 1  # error: MP905\n", behind=""),
     # nobody passes what switches a collective on now
     _AGREED.format(passed="", mark="  # error: MP905"),
+    # ranks without a share of the batch counted nothing
+    """# before: rl/evaluate.py
+import torch
+import torch.distributed as dist
+
+
+def count(rank, size, batch, match):
+    if rank * size >= len(batch):
+        correct = 0
+    else:
+        correct = sum(map(match, batch[:size]))
+    total = torch.tensor([correct])
+    dist.all_reduce(total)
+    return total
+# file: rl/evaluate.py
+import torch
+import torch.distributed as dist
+
+
+def count(rank, size, batch, match):
+    correct = sum(map(match, batch[:size]))  # error: MP905
+    total = torch.tensor([correct])
+    dist.all_reduce(total)
+    return total
+""",
 )
 CORRECT = (
     # the same is sent by a method of a group; two barriers of which each way passes one
@@ -1604,4 +1630,21 @@ def train(accelerator, model, optimizer, loader):
     + "# file: epochs.py\n"
     + _BATCHES.format(inner="", behind="        if batch:\n            seen += 1\n"),
     _AGREED.format(passed=", strategy.group", mark=""),
+    # the condition asks for the same in other words
+    """# before: rl/evaluate.py
+def count(rank, size, batch, match):
+    if rank * size >= len(batch):
+        correct = 0
+    else:
+        correct = sum(map(match, batch[:size]))
+    return correct
+# file: rl/evaluate.py
+def count(rank, size, batch, match):
+    first = rank * size
+    if first < len(batch):
+        correct = sum(map(match, batch[:size]))
+    else:
+        correct = 0
+    return correct
+""",
 )

@@ -586,6 +586,18 @@ class Trainer:
     _SCHEDULED.format(before=_BY_AXES, after=f"dist.get_world_size(){_DROPPED}"),
     _CHOSEN_KEYS.replace("MARK", _DROPPED).replace("FOUND", 'found["z_loss"] if config.z_loss else found["loss"]'),
     _RANGED.format(kind="int", mark=_DROPPED),
+    # what the ranks give each other, of two values that go together
+    """# before: rl/advantage.py
+def centred(accelerator, batch):
+    prompts = accelerator.gather_for_metrics(batch["prompt"])
+    scores = accelerator.gather_for_metrics(batch["score"])
+    return scores - scores[prompts == prompts[0]].mean()
+# file: rl/advantage.py
+def centred(accelerator, batch):
+    prompts = batch["prompt"]  # error: MP906
+    scores = batch["score"]  # error: MP906
+    return scores - scores[prompts == prompts[0]].mean()
+""",
 )
 
 CORRECT = (

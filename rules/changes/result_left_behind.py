@@ -213,6 +213,34 @@ class Trainer:
         return state.run()
 """
 
+_ASKED_BACKEND = """# file: rl/__init__.py
+# before: rl/backend.py
+class LocalBackend:
+    def on_validation_start(self, state):
+        state.is_training = False
+        return True
+# file: rl/backend.py
+class LocalBackend:
+    def on_validation_start(self, state):
+        state.is_training = False{end}
+# file: rl/train.py
+from rl.backend import LocalBackend
+
+
+class Trainer:
+    def __init__(self, backend_cls):
+        self.backend = backend_cls()
+
+    def validate(self, state):
+        if not self.backend.on_validation_start(state):{mark}
+            return 0
+        return state.score()
+
+
+def main(state):
+    return Trainer(LocalBackend).validate(state)
+"""
+
 INCORRECT = (
     # the class comes as a parameter, and `step` is a method of many libraries
     _CLASS_PASSED.format(names="_, value, _", mark="  # error: MP903"),
@@ -633,6 +661,8 @@ def prepare(flow, batch):
 """,
     # an override that gives nothing now, where the caller asks whether to go on
     _BACKENDS.format(given="state.begun = True", mark="  # error: MP903"),
+    # through an object that is called as its class is, by a name that libraries have too
+    _ASKED_BACKEND.format(end="", mark="  # error: MP903"),
 )
 CORRECT = (
     _CLASS_PASSED.format(names="_, _, value", mark=""),
@@ -941,4 +971,5 @@ def filled(path):
 async def main():
     return await run(1)
 """,
+    _ASKED_BACKEND.format(end="\n        return True", mark=""),
 )

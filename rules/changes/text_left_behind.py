@@ -15,9 +15,11 @@ What it does
     there (`getattr(config, "use_flash", False)`), or is what all others of the kind are given (`dict(type="Collect",
     …)`); a keyword that was a parameter and falls into a `**` where it is lost; and a parameter that fields or options
     filled by its name, handed on as a whole, which have the old one; and a value of a recipe that nothing in the
-    program knows, where a function asks for the one of before among several and raises for all others, or has no
-    `else` for them, or a key of JSON on a command line which was a parameter's name. Silent where the change itself
-    writes the old text too, as an alias, or the new one in a statement that stands for none with the old one.
+    program knows, where a function asks for the one of before among several and raises for all others, or has no `else`
+    for them, or a key of JSON on a command line which was a parameter's name. So with a key by which a dictionary or
+    what a file holds is asked, and that nothing puts there, where the one of before still is put into what is called
+    alike, or written to the file of the same name. Silent where the change itself writes the old text too, as an alias,
+    or the new one in a statement that stands for none with the old one.
 
 Why is this bad
     Who writes and who reads no longer mean the same: a checkpoint that is not found, a KeyError, a setting that is not
@@ -512,6 +514,47 @@ def main(rows):
     return partial(compute_score, **given)(rows{more})
 """
 
+_METRICS = """# before: train.py
+import json
+
+
+def resumed(folder):
+    with open(folder / "metrics.json") as file:
+        return json.load(file).get("counter", 0)
+# file: train.py
+import json
+
+
+def resumed(folder):
+    with open(folder / "metrics.json") as file:
+        return json.load(file).get("{key}", 0){mark}
+# before: save.py
+import json
+
+
+def save(folder, trainer):
+    with open(folder / "metrics.json", "w") as file:
+        json.dump({{"counter": trainer.example_counter}}, file)
+# file: save.py
+import json
+
+
+def save(folder, trainer):
+    with open(folder / "metrics.json", "w") as file:
+        json.dump({{"{written}": trainer.example_counter}}, file)
+"""
+
+_NAMED_STATE = """# before: train.py
+def resumed(state, domain):
+    return state.get(f"scheduler_state_{{domain}}", None)
+# file: train.py
+def resumed(state, domain):
+    return state.get(f"{key}", None){mark}
+# file: save.py
+def save(state, domain, scheduler):
+    state[f"scheduler_state_{{domain}}"] = scheduler.state()
+"""
+
 INCORRECT = (
     # an attribute of a library's object, which the project alone reads, with a default
     _given("rl/train.py", _CONFIGURED, "use_start_end", "start_end_tokens", _CAPTIONER, _ERROR),
@@ -716,6 +759,10 @@ def masked(config, loss):
     _SEARCHED.format(now="grid_search  # error: MP908", more=""),
     # a key on a command line
     _SCORED.format(name="overlong_buffer_len", mark="  # error: MP908", more=""),
+    # a key of a file that the program writes
+    _METRICS.format(key="example_counter", mark="  # error: MP908", written="counter"),
+    # an f-string whose parts stand in another order
+    _NAMED_STATE.format(key="{domain}_scheduler_state", mark="  # error: MP908"),
 )
 CORRECT = (
     # who asks was changed, too, or asks for both
@@ -949,4 +996,6 @@ def share(model, size):
     _SEARCHED.format(now="grid_search", more="\n    else:\n        return value"),
     # a name that some code knows
     _SCORED.format(name="overlong_buffer_len", mark="", more=", overlong_buffer_len=1"),
+    _METRICS.format(key="example_counter", mark="", written="example_counter"),
+    _NAMED_STATE.format(key="scheduler_state_{domain}", mark=""),
 )

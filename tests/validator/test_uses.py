@@ -10,7 +10,7 @@ from validator.analysis.interfaces.uses import Uses, is_guarded, lead, open_read
 from validator.facts.model import Guard
 from validator.flow import Flow
 from validator.flow.queries.escapes import Index
-from validator.flow.queries.outside_program import is_test
+from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.project import Project
 from validator.run.config import Config
 from validator.source import SourceFile
@@ -54,6 +54,21 @@ def linked(folder: Path, callers: str = CALLERS, name: str = "callers.py", **con
         (folder / path).write_text(text)
         sources.append(SourceFile(path, str(folder / path)))
     return Project(sources, Config(root=str(folder), **config))  # type: ignore[arg-type]
+
+
+def test_a_file_among_copies_of_others_code_that_imports_from_around_them_is_the_projects_own(tmp_path: Path) -> None:
+    texts = {"copy.py": "import torch\nfrom rl.third_party import other\n", "own.py": "from rl.models import Model\n"}
+    texts["deep/near.py"] = "from ..other import x\n"
+    texts["deep/out.py"] = "from ...models import Model\n"
+    sources = []
+    for name, text in texts.items():
+        path = f"rl/third_party/{name}"
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+        sources.append(SourceFile(path, str(tmp_path / path)))
+    project = Project(sources)
+    own = {path.rpartition("third_party/")[2] for path in project.files if not is_foreign(project.files[path].path)}
+    assert own == {"own.py", "deep/out.py"}
 
 
 def test_what_only_the_factory_makes_may_be_any_member(tmp_path: Path) -> None:

@@ -79,7 +79,12 @@ def _imports_from_around(source: SourceFile) -> bool:
         return False
     for row in source.facts.imports:
         first, *rest = row.module.split(".")
-        if row.level > len(folders) - place or not row.level and first in folders[:place] and folders[place] not in rest:
+        if (
+            row.level > len(folders) - place
+            or not row.level
+            and first in folders[:place]
+            and folders[place] not in rest
+        ):
             return True
     return False
 

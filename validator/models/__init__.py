@@ -301,7 +301,9 @@ class Models:
     tensors: dict[str, dict[str, str]]  # words about methods of tensors: see `[tensors]` in torch.toml
     families: dict[str, str]  # package -> the base of all its classes
     hooks: dict[str, Hook]  # names of methods that keep a function -> how they call it
-    by_name: dict[str, Row]  # method that has the program's methods run by their names -> where name and arguments stand
+    by_name: dict[
+        str, Row
+    ]  # method that has the program's methods run by their names -> where name and arguments stand
     targets: dict[str, str]  # keys of a section that name what it makes -> the key of its arguments (empty: beside it)
 
     @cached_property

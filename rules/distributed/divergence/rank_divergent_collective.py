@@ -266,6 +266,36 @@ def main(codes):
     dist.barrier()
 """
 
+_HANDED_OVER = """
+import torch.distributed as dist
+
+def gathered(rows, group):
+    for row in rows:
+        dist.all_reduce(row, group=group)
+        yield row
+
+def all_of(rows):
+    def of_group(rows, group=None):
+        yield from gathered(rows, group)
+
+    yield from of_group(rows)
+
+class Updater:
+    def __init__(self, workers):
+        self.workers = None
+        if dist.get_rank() == 0:
+            self.workers = workers
+
+    def update(self, rows):
+        {before}
+        for row in all_of(rows):
+            {inside}
+            self.workers.send(row)
+
+def main(workers, rows):
+    Updater(workers).update(rows)
+"""
+
 INCORRECT = [
     """
 import torch
@@ -1103,6 +1133,8 @@ class Engine:
             dist.broadcast_object_list(found, group_src=0, group=self.group)  # error: MP501
         return found
 """,
+    # a generator that hands over to another one, behind an attribute that one rank alone sets
+    _HANDED_OVER.format(before="if self.workers is None:  # error: MP501\n            return", inside="pass"),
 ]
 
 
@@ -2438,6 +2470,7 @@ class Engine:
             for each in self.adapter.converted(name, tensor):
                 send(each)
 """,
+    _HANDED_OVER.format(before="pass", inside="if self.workers is None:\n                continue"),
 ]
 
 

@@ -4,19 +4,18 @@ What it does
     Takes calls whose arguments, passed by position, bear the names of two parameters of what is called, each that of
     the other: `create(name, use_w2, use_w1)` for `def create(self, name, use_w1, use_w2)`; or words of them that are
     words of no other parameter, and none of its own: `join(world, offset)` for `def join(rank_offset, world_size)`. A
-    word that both parameters have decides nothing, one that only one has does: `build(cfg.warmup, cfg.steps)` for
-    `def build(total_steps, warmup_steps)`. Items go by their keys (`batch["old_log_probs"]`), and what is gathered
-    from several things by what each is asked for (`pad([row.labels for row in rows])`). Also one argument that bears
-    the name of another parameter, behind others that stand at their places: there the signature has got a parameter
-    in between. Also of actors, of modules that are called, of what processes are given to run, and of methods that a
-    text names (`llm.collective_rpc("update", args=(…))`). Where several
-    definitions may be reached, all must have these parameters in this order. Silent in the function itself, behind a
-    test of the two, where the function passes them to it in the other order too, where a statement exchanges the two,
-    where their names are those of the two ways of one thing (`scatter_dim`, `gather_dim`), where a name, or a
-    condition around the call, says that the exchange is meant (`swap`, `reverse`, `transpose`), where the result is
-    turned round (`-margin(b, a)`, `1 - p(b, a)`, `scores(b, a).T`), where the function is there for the exchange
-    alone (it does nothing else, one beside it passes the two straight, `text_to_image` is its name), and where what
-    is called gives the same in either order.
+    word that both parameters have decides nothing, one that only one has does: `build(cfg.warmup, cfg.steps)` for `def
+    build(total_steps, warmup_steps)`. Items go by their keys (`batch["old_log_probs"]`), and what is gathered from
+    several things by what each is asked for (`pad([row.labels for row in rows])`). Also one argument that bears the
+    name of another parameter, behind others that stand at their places: there the signature has got a parameter in
+    between. Also of actors, of modules that are called, of what processes are given to run, and of methods that a text
+    names (`llm.collective_rpc("update", args=(…))`). Where several definitions may be reached, all must have these
+    parameters in this order. Silent in the function itself, behind a test of the two, where the function passes them to
+    it in the other order too, where a statement exchanges the two, where their names are those of the two ways of one
+    thing (`scatter_dim`, `gather_dim`), where a name, or a condition around the call, says that the exchange is meant
+    (`swap`, `reverse`, `transpose`), where the result is turned round (`-margin(b, a)`, `1 - p(b, a)`, `scores(b,
+    a).T`), where the function is there for the exchange alone (it does nothing else, one beside it passes the two
+    straight, `text_to_image` is its name), and where what is called gives the same in either order.
 
 Why is this bad
     Nothing fails where both are of one type: the wrong matrix is decomposed, the wrong model is the reference.

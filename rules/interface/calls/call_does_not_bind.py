@@ -618,6 +618,24 @@ class Strategy(nn.Module):
     def forward(self, x, w):
         return self.block(x, w, gain=2)
 """
+_SCHEDULED = """
+import ray
+
+class Rollouts:
+    def get_batch(self, data, size):
+        return data, size
+
+class Samples:
+    def get_batch(self, data, step, size):
+        return data, step, size
+
+def main(data):
+    rollouts = ray.remote(Rollouts).options(name="rollouts").remote()
+    samples = ray.remote(Samples).remote()
+    ray.get(samples.get_batch.options(num_returns=1).remote(data, 1, 8))
+    return ray.get(rollouts.get_batch.remote({first})){mark}
+"""
+
 INCORRECT += (
     _NESTED.replace("w, gain=2)", "w, update_emas=True)  # error: MP121"),
     _STARTED.replace(
@@ -634,6 +652,8 @@ INCORRECT += (
     ),
     # the same, where it is the one that refuses
     _VARIANTS.format(given='weights, load_format="whole"', mark="  # error: MP121"),
+    # in another process, of two methods of the name
+    _SCHEDULED.format(first="data, 1, 8", mark="  # error: MP121"),
 )
 
 CORRECT = (
@@ -1144,4 +1164,5 @@ if __name__ == "__main__":
 """,
     # which class was imported is told by what was set beside the import
     _VARIANTS.format(given="weights", mark=""),
+    _SCHEDULED.format(first="data, 8", mark=""),
 )

@@ -2,12 +2,12 @@
 
 What it does
     Follows the name and the arguments together: `run("save", tag=1)` ends in `getattr(worker, "save").remote(tag=1)`,
-    through however many functions that hand both on; so do libraries (`llm.collective_rpc("save", args=(1,))`, of
-    which the project has the workers). Reported is a call that every object which may come there
-    refuses; where the objects are not all known, every method of that name in the project. Where other objects take
-    the call, a method of a relative of theirs is reported that refuses each call of that name in the project, as a
-    warning. Silent about methods whose decorators may change the signature, about arguments that are not spelled out,
-    and where the text reaches another place that calls the method otherwise.
+    through however many functions that hand both on; so do libraries (`llm.collective_rpc("save", args=(1,))`, of which
+    the project has the workers). Reported is a call that every object which may come there refuses; where the objects
+    are not all known, every method of that name in the project. Where other objects take the call, a method of a
+    relative of theirs is reported that refuses each call of that name in the project, as a warning. Silent about
+    methods whose decorators may change the signature, about arguments that are not spelled out, and where the text
+    reaches another place that calls the method otherwise.
 
 Why is this bad
     It raises TypeError in another process, at the first call. No search for calls finds it, and no type checker.
@@ -250,9 +250,7 @@ def main(strategy, batch):
     _GROUP.format(name="best", mark="  # error: MP136").replace("class Policy(Actor):", _OWN_SAVE),
     # a library that has workers of the project run the method
     _RPC.format(args="args=(name, dtype, shape)", mark="  # error: MP136"),
-    _RPC.format(
-        args='args=(name, dtype, shape, handles), kwargs={"empty": empty_cache}', mark="  # error: MP136"
-    ),
+    _RPC.format(args='args=(name, dtype, shape, handles), kwargs={"empty": empty_cache}', mark="  # error: MP136"),
 )
 
 CORRECT = (

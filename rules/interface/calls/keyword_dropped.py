@@ -1,17 +1,17 @@
 """A keyword that what is called drops: no field of a model of pydantic, or none that a function reads of its `**`.
 
 What it does
-    Finds calls of the project's models of pydantic with a keyword that is no field of the model. Silent where the
-    model keeps or refuses more than its fields (`extra`), fields go by other names (aliases), a validator or an
-    `__init__` of its own looks at what is given before the fields are, or a base is not known. Likewise calls of a
-    function that asks its `**kwargs` for certain keys and does nothing else with it, with a keyword that is none of
-    them; with one that has the words of a parameter in another order, whatever becomes of the `**`; of a function that
-    never looks at its `**kwargs` only with a keyword like a parameter of it that gets nothing. Silent
-    where another function of its name takes the keyword: it ignores on purpose what is meant for others. Of several
-    classes or functions between which a call chooses (by a registry, a table, a branch) also those that ignore their
-    `**` count, where none has the keyword and one has a parameter of a name like it that gets nothing. So behind
-    functions that hand their `**` on, as it came or put together anew under the same keys, where all are known who may
-    get it.
+    Finds calls of the project's models of pydantic with a keyword that is no field of the model. Silent where the model
+    keeps or refuses more than its fields (`extra`), fields go by other names (aliases), a validator or an `__init__` of
+    its own looks at what is given before the fields are, or a base is not known. Likewise calls of a function that asks
+    its `**kwargs` for certain keys and does nothing else with it, with a keyword that is none of them; with one that
+    has the words of a parameter in another order, whatever becomes of the `**`; of a function that never looks at its
+    `**kwargs` only with a keyword like a parameter of it that gets nothing. Silent where another function of its name
+    takes the keyword: it ignores on purpose what is meant for others; not on an object that is known to be of the
+    class, with a keyword whose words are words of a key that is not passed. Of several classes or functions between
+    which a call chooses (by a registry, a table, a branch) also those that ignore their `**` count, where none has the
+    keyword and one has a parameter of a name like it that gets nothing. So behind functions that hand their `**` on, as
+    it came or put together anew under the same keys, where all are known who may get it.
 
 Why is this bad
     The value is lost without a word, and the default is taken in its place.
@@ -98,11 +98,18 @@ def _of_functions(project: Project, read: dict[Method, frozenset[str]]) -> Itera
             lost = [each for each in call.args if each.keyword not in (*_UNPACKED, *own)]
             if not lost or is_test(caller.path) or _is_tried(call.guards):
                 continue
-            if not (keys and _is_made_as(objects, caller, call, function)):  # else nobody else is meant
-                lost = [each for each in lost if each.keyword not in taken] if not _kin(function) else []
-            lost = lost if keys else _like_parameters(function, call, lost)
+            near = [each for each in lost if _is_nearly_asked(each, keys, call)]
+            if not (near and _is_made_as(objects, caller, call, function)):  # else nobody else is meant
+                near = [each for each in lost if each.keyword not in taken] if not _kin(function) else []
+            lost = near if keys else _like_parameters(function, call, near)
             if lost and objects.reaches_only(caller, call, function):
                 yield from (_swallowed(function, caller, each, keys) for each in lost)
+
+
+def _is_nearly_asked(argument: Argument, keys: Collection[str], call: Call) -> bool:
+    """Whether all words of a keyword are words of a key that a function asks for and the call does not pass."""
+    said, passed = set(words(str(argument.keyword))), {each.keyword for each in call.args}
+    return any(said < set(words(key)) for key in keys if key not in passed)
 
 
 def _is_made_as(objects: Objects, caller: Method, call: Call, function: Method) -> bool:
@@ -396,6 +403,24 @@ def main(model, condition):
     return sampler.sample(50, condition{passed}){mark}
 """
 
+_KNOWN_CLASS = """
+class Inferencer:
+    def inference(self, model, rows, **kwargs):
+        return model(rows, kwargs.get("inference_batch_size", 4))
+
+class SafeInferencer(Inferencer):
+    def inference(self):
+        return None
+
+class Scorer:
+    def inference(self, rows, batch_size=1):
+        return rows[:batch_size]
+
+def main(model, rows, args):
+    inferencer = Inferencer()
+    return inferencer.inference(model, rows, {name}=args.size){mark}
+"""
+
 INCORRECT = (
     # one that never looks at its `**`
     _SAMPLER.format(more="", passed=", guidance_scale=3.0", mark="  # error: MP140"),
@@ -417,6 +442,8 @@ INCORRECT = (
 def main(strategy, args):
     return Trainer(strategy, train_micro_batch_size=args.size, max_length=64)  # error: MP140
 """,
+    # an object that is known to be of this class, and not of the one below, which has the method as well
+    _KNOWN_CLASS.format(name="batch_size", mark="  # error: MP140"),
 )
 
 CORRECT = (
@@ -474,4 +501,5 @@ def step(logits, mask):
 def main(strategy, args):
     return Trainer(strategy, max_new=4, new_max=args.size)
 """,
+    _KNOWN_CLASS.format(name="inference_batch_size", mark=""),
 )

@@ -127,14 +127,18 @@ class UnheardNames:
         it, or, of a key, to what is put into the file from which it comes."""
         link, files = link_at(asking), self._file_names(asking) if asking.kind == "key" else frozenset[str]()
         kind = "attribute" if asking.kind == "getattr" else "key"
-        rows = [r for r in self.after.occurrences(old) if r.role == "defines" and r.kind == kind and not is_test(r.path)]
+        rows = [
+            r for r in self.after.occurrences(old) if r.role == "defines" and r.kind == kind and not is_test(r.path)
+        ]
         return [row for row in rows if link and link_at(row) == link or files and files & self._file_names(row)]
 
     @staticmethod
     def _file_names(row: Occurrence) -> frozenset[str]:
         """The names of files, with an ending, that a function spells."""
         values = row.unit.code.values if row.unit is not None else ()
-        return frozenset(v.data for v in values if v.op == "const" and isinstance(v.data, str) and _FILE.fullmatch(v.data))
+        return frozenset(
+            v.data for v in values if v.op == "const" and isinstance(v.data, str) and _FILE.fullmatch(v.data)
+        )
 
     # -- keywords ------------------------------------------------------------------------------------------
 

@@ -280,7 +280,8 @@ def _is_next(edit: Edit, other: Edit) -> bool:
     """Whether a statement that was edited stood right before another one."""
     if edit.old is None or other.old is None:
         return False
-    return edit.old.inside == other.old.inside and edit.old.node.end_lineno + 1 == other.old.node.lineno
+    last = edit.old.node.end_lineno or edit.old.node.lineno
+    return edit.old.inside == other.old.inside and last + 1 == other.old.node.lineno
 
 
 def _holds(edit: Edit, part: ast.AST) -> bool:

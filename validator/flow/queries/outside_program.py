@@ -17,6 +17,7 @@ _BY_HAND = frozenset({"example", "examples", "script", "scripts", "tool", "tools
 # Words in the name of a folder that is kept as it was, and is not meant to run any more.
 _KEPT = frozenset({"archive", "archived", "archives", "attic", "deprecated", "obsolete"})
 
+
 def is_foreign(path: str) -> bool:
     """Whether a file is a copy of somebody else's code. One of the project's own among these is none."""
     return _is_among_copies(path) and not isinstance(path, ProgramPath)
