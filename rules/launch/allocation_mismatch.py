@@ -3,7 +3,8 @@
 What it does
     Compares `#SBATCH` lines with the launchers of the script: `--nnodes` with `--nodes`, `--nproc_per_node` with the
     GPUs of a node (`--gpus-per-node`, `--gres=gpu:…`, `--gpus-per-task`), and reports launchers that `srun` starts
-    several times on a node (`--ntasks-per-node`) and that each start all processes of it. Steps with `srun --nodes`
+    several times on a node (`--ntasks-per-node`) and that each start all processes of it. Accelerate counts the
+    processes of all nodes together, and has both numbers of the file that it names (`--config_file`), too. Steps with `srun --nodes`
     or `--ntasks` of their own are judged by these. Also a warning where torchrun or Accelerate start more processes
     than the script names devices in `CUDA_VISIBLE_DEVICES`.
 
@@ -173,6 +174,18 @@ def _report(launch: Launch, field: Field, asked: _Asked, message: str, help: str
     )
 
 
+_ACCELERATE = """# file: accelerate/fsdp.yaml
+distributed_type: FSDP
+num_machines: 2
+num_processes: {processes}
+# file: train.sh
+#!/bin/bash
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:2
+accelerate launch --config_file accelerate/fsdp.yaml {options}train.py
+"""
+
 INCORRECT = (
     """# file: train.slurm
 #!/bin/bash
@@ -198,6 +211,9 @@ accelerate launch --num_machines=1 --num_processes=4 \\  # error: MP706
     train.py
 CUDA_VISIBLE_DEVICES=2,3,4 torchrun --nproc_per_node 4 train.py  # error: MP706
 """,
+    # the file of Accelerate counts the processes of all nodes
+    _ACCELERATE.format(processes="2  # error: MP706", options=""),
+    _ACCELERATE.format(processes=4, options="--num_processes 8 ").replace("train.py", "train.py  # error: MP706"),
 )
 
 CORRECT = (
@@ -231,4 +247,8 @@ for node in $nodes; do
     torchrun --nnodes 2 --nproc_per_node 8 train.py &
 done
 """,
+    _ACCELERATE.format(processes=4, options=""),
+    _ACCELERATE.format(processes=2, options="--num_processes 4 "),
+    # how many nodes there are is said nowhere
+    _ACCELERATE.format(processes=4, options="").replace("num_machines: 2", "mixed_precision: bf16"),
 )

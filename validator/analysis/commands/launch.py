@@ -12,15 +12,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from validator.analysis.commands.fields import Field
+from validator.analysis.commands.fields import Bit, Field, Place
 from validator.analysis.commands.process_lists import ProcessLists
 from validator.analysis.commands.program_parsers import ProgramParsers
 from validator.analysis.commands.scripts import Run, Scripts
 from validator.analysis.commands.wrappers import RUNS_OTHERS
 from validator.analysis.options.parsers import Parser
+from validator.facts.config_files import settings_of
 from validator.facts.model import At
 from validator.files.naming import paths_around
 from validator.project import Module, Project
+from validator.source import SourceFile
 
 _PYTHON = re.compile(r"python(3(\.\d+)?)?$|pypy3?$")
 _LAUNCHERS = frozenset({"torchrun", "deepspeed", "accelerate", "colossalai", "accelerate-launch"})
@@ -47,12 +49,16 @@ _FLAGS = {
     "colossalai": {"m", "help"},
     "python": {"u", "b", "B", "d", "E", "i", "I", "O", "OO", "P", "s", "S", "v", "V", "x", "q", "h"},
 }  # fmt: skip
-_PROCESSES = {"torchrun": ("nproc_per_node",), "deepspeed": ("num_gpus",), "colossalai": ("nproc_per_node", "nproc")}
+_PROCESSES = {
+    "torchrun": ("nproc_per_node",), "deepspeed": ("num_gpus",), "colossalai": ("nproc_per_node", "nproc"),
+    "accelerate": ("num_processes",),  # of all nodes together
+}  # fmt: skip
 _NODES = {
     "torchrun": ("nnodes",), "deepspeed": ("num_nodes",), "accelerate": ("num_machines",), "colossalai": ("num_nodes",),
 }  # fmt: skip
 
 
+_OF_FILE = ("num_processes", "num_machines")  # what a file of Accelerate says of sizes
 _SEPARATORS = frozenset({"&&", "||", ";", "|"})
 
 
@@ -100,7 +106,7 @@ class Launch:
 
     @property
     def processes(self) -> Field | None:
-        """The field that says how many processes are started per node."""
+        """The field that says how many processes are started per node; to Accelerate on all nodes together."""
         return self.launcher_option(*_PROCESSES.get(self.engine, ()))
 
     @property
@@ -111,12 +117,17 @@ class Launch:
     def processes_per_node(self) -> int | None:
         """Processes per node, where the launcher says so."""
         if (given := self.processes) is not None:
-            return given.integer()
+            return given.integer() if self.engine != "accelerate" else self._share_of_node(given.integer())
         if self.engine == "torchrun":
             return 1
         if self.engine == "deepspeed" and (include := self.launcher_option("include", "i")) is not None:
             return _included(include)[1]
         return None
+
+    def _share_of_node(self, processes: int | None) -> int | None:
+        """How many of the processes of all nodes each node starts."""
+        nodes = self.node_count() if self.nodes is not None or self.directive("--nodes", "-N") is None else None
+        return processes // nodes if processes and nodes and processes % nodes == 0 else None
 
     def node_count(self) -> int | None:
         """Nodes, where the launcher says so."""
@@ -175,8 +186,31 @@ class Launches:
             if not found or launch.program is not found[-1].program:  # else a launcher that knows what `--` is
                 launch.module = self._module(launch)
                 launch.parser = parsers.of(launch.module) if launch.module is not None else None
+                if launch.engine == "accelerate":
+                    self._read_file_of(launch)
                 found.append(launch)
         return tuple(found)
+
+    def _read_file_of(self, launch: Launch) -> None:
+        """Give a launch by Accelerate the sizes of the file that it names (`--config_file`), where no option says
+        otherwise."""
+        given, script = launch.launcher_option("config_file"), self.project.files.get(launch.path)
+        if given is None or not given.known or script is None:
+            return
+        sources = (self._by_path.get(path) for path in paths_around(given.text, script.absolute))
+        source = next((each for each in sources if each is not None), None)
+        for name in _OF_FILE if source is not None else ():
+            assert source is not None
+            setting = settings_of(source).get(name)
+            if name not in launch.options and setting is not None and setting.kind == "scalar":
+                line, column, _, end = setting.value_at
+                place = Place(source.path, line, column)
+                bit = Bit(str(setting.value), place, max(end - column, 1), place)
+                launch.options[name] = Field([bit])
+
+    @cached_property
+    def _by_path(self) -> dict[str, SourceFile]:
+        return {source.absolute: source for source in self.project.files.values()}
 
     def _module(self, launch: Launch) -> Module | None:
         program = launch.program
