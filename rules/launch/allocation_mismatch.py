@@ -4,9 +4,9 @@ What it does
     Compares `#SBATCH` lines with the launchers of the script: `--nnodes` with `--nodes`, `--nproc_per_node` with the
     GPUs of a node (`--gpus-per-node`, `--gres=gpu:…`, `--gpus-per-task`), and reports launchers that `srun` starts
     several times on a node (`--ntasks-per-node`) and that each start all processes of it. Accelerate counts the
-    processes of all nodes together, and has both numbers of the file that it names (`--config_file`), too. Steps with `srun --nodes`
-    or `--ntasks` of their own are judged by these. Also a warning where torchrun or Accelerate start more processes
-    than the script names devices in `CUDA_VISIBLE_DEVICES`.
+    processes of all nodes together, and has both numbers of the file that it names (`--config_file`), too. Steps with
+    `srun --nodes` or `--ntasks` of their own are judged by these. Also a warning where torchrun or Accelerate start
+    more processes than the script names devices in `CUDA_VISIBLE_DEVICES`.
 
 Why is this bad
     Ranks wait for nodes that never come until the rendezvous times out, or two ranks get one GPU, which NCCL refuses;

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -88,6 +88,7 @@ class Launch:
     tells_local_rank: bool = False  # whether the launcher, in some release, passes `--local_rank` by itself
     module: Module | None = None
     parser: Parser | None = None
+    in_file: dict[str, Field] = field(default_factory=dict)  # sizes that a file says which an option names
 
     @property
     def home(self) -> str:
@@ -107,12 +108,16 @@ class Launch:
     @property
     def processes(self) -> Field | None:
         """The field that says how many processes are started per node; to Accelerate on all nodes together."""
-        return self.launcher_option(*_PROCESSES.get(self.engine, ()))
+        return self._size(_PROCESSES.get(self.engine, ()))
 
     @property
     def nodes(self) -> Field | None:
         """The field that says how many nodes take part."""
-        return self.launcher_option(*_NODES.get(self.engine, ()))
+        return self._size(_NODES.get(self.engine, ()))
+
+    def _size(self, names: Sequence[str]) -> Field | None:
+        given = self.launcher_option(*names)
+        return given or next((self.in_file[name] for name in names if name in self.in_file), None)
 
     def processes_per_node(self) -> int | None:
         """Processes per node, where the launcher says so."""
@@ -206,7 +211,7 @@ class Launches:
                 line, column, _, end = setting.value_at
                 place = Place(source.path, line, column)
                 bit = Bit(str(setting.value), place, max(end - column, 1), place)
-                launch.options[name] = Field([bit])
+                launch.in_file[name] = Field([bit])
 
     @cached_property
     def _by_path(self) -> dict[str, SourceFile]:
