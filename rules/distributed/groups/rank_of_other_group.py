@@ -26,7 +26,7 @@ from validator.domains.axes import LOCAL, NODE, SOME, WHOLE, Axes
 from validator.finding import Finding, Severity
 from validator.flow.queries.base import Queries
 from validator.flow.queries.outside_program import is_test
-from validator.flow.queries.ranks.rank_shares import axes_of_rank, axes_of_size, shares
+from validator.flow.queries.ranks.rank_shares import Share, axes_of_rank, axes_of_size, shares
 from validator.project import Project
 from validator.rule import Rule
 
@@ -36,7 +36,7 @@ _NAMES = {frozenset({LOCAL}): "the processes of one node", frozenset({NODE}): "t
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    for share in shares(queries):
+    for share in (way for each in shares(queries) for way in _ways(each)):
         counted = axes_of_rank(share.rank)
         among = axes_of_size(share.size) if share.size is not None else WHOLE
         if SOME in (counted, among) or counted == among:
@@ -54,6 +54,17 @@ def check_project(project: Project) -> Iterator[Finding]:
             context=":".join((share.user.unit.qualname, *(each.text if each else "" for each in share[:2]))),
             severity=severity,
         )
+
+
+def _ways(share: Share) -> Iterator[Share]:
+    """A share, or, where one condition chooses both its rank and its size, that of each way."""
+    rank, size = (each.root if each is not None else None for each in share[:2])
+    chosen = rank is not None and size is not None and rank.value.op == size.value.op == "phi"
+    if rank is None or size is None or not chosen or rank.value.block != size.value.block:
+        yield share
+        return
+    for one, other in zip(rank.value.args, size.value.args, strict=True):
+        yield share._replace(rank=rank.value_at(one), size=size.value_at(other))
 
 
 def _severity(counted: Axes, among: Axes) -> Severity:
@@ -132,6 +143,21 @@ class Data:
         rows = [self.files[i] for i in range(dist.get_rank(), len(self.files), self.parts)]  # error: MP549
         return rows + self.files[int(os.environ["RANK"])::processes()]  # error: MP549
 """,
+    # by the dimensions of a mesh; one condition chooses both
+    """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.utils.data import DistributedSampler
+
+def sampler_of(rows, sp):
+    mesh = init_device_mesh("cuda", (4, 2), mesh_dim_names=("dp", "sp"))
+    if sp > 1:
+        rank = mesh.get_local_rank("sp")
+        size = mesh.size(0)
+    else:
+        rank = mesh.get_rank()
+        size = mesh.size()
+    return DistributedSampler(rows, num_replicas=size, rank=rank)  # error: MP549
+""",
 ]
 
 CORRECT = [
@@ -190,5 +216,19 @@ def work(rank, size, dataset):
 def main(dataset):
     size = torch.cuda.device_count()
     mp.spawn(work, args=(size, dataset), nprocs=size)
+""",
+    """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.utils.data import DistributedSampler
+
+def sampler_of(rows, sp):
+    mesh = init_device_mesh("cuda", (4, 2), mesh_dim_names=("dp", "sp"))
+    if sp > 1:
+        rank = mesh.get_local_rank("dp")
+        size = mesh.size(0)
+    else:
+        rank = mesh.get_rank()
+        size = mesh.size()
+    return DistributedSampler(rows, num_replicas=size, rank=rank)
 """,
 ]

@@ -22,7 +22,8 @@ def method_of_mesh(o: Obj, arguments: Arguments) -> Val:
         several = whole is not None and axes not in (WHOLE, SOME)
         return group_of(axes, "several" if several else None)
     if name in ("get_local_rank", "get_coordinate"):
-        return Val(v=rank(axes if axes != SOME else WHOLE, sure=axes != SOME))
+        number = {("ordinal", "job" if axes == WHOLE else "group", axes)} if name == "get_local_rank" else set()
+        return Val(frozenset(number), rank(axes if axes != SOME else WHOLE, sure=axes != SOME))
     if name == "get_rank":
         return Val(v=rank(WHOLE))
     if name == "_flatten":
