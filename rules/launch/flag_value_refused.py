@@ -4,7 +4,9 @@ What it does
     Reports a value that is not of the option's type (`int`, `float`), that is none of its choices, an option that
     takes a value and gets none, and too few values for `nargs=N`; also a text that the program looks up in a table
     which lacks it, or refuses by itself (`OPTIMIZERS[args.optim]`, `if args.optim == "adam": … else: raise`, see
-    MP315), the values of `key=value` words for Hydra among them. What the script does not set is not judged.
+    MP315), the values of `key=value` words for Hydra among them; and such a
+    word with a comma that nothing quotes for Hydra (`devices=0,1`), where nothing asks it for several runs
+    (`--multirun`); a warning where not all words are known. What the script does not set is not judged.
 
 Why is this bad
     argparse ends the program with "invalid int value" or "invalid choice": on every node, after the queue.
@@ -22,7 +24,7 @@ from rules.launch._reading.common import LANGUAGES, TOKENS, set_at
 from validator.analysis.commands.command_line import CommandLine, CommandLines, Given, refused
 from validator.analysis.commands.launch import Launch, Launches
 from validator.analysis.options.accepted import Accepted, Asked
-from validator.analysis.recipes.composed import Compositions
+from validator.analysis.recipes.composed import Compositions, is_unsure
 from validator.errors import nearest
 from validator.finding import Finding, Related
 from validator.project import Project
@@ -33,6 +35,7 @@ RULE = Rule("MP702", "flag-value-refused", "error", stable_since="0.1.0", tokens
 
 def check_project(project: Project) -> Iterator[Finding]:
     yield from _of_words(project)
+    yield from _of_runs(project)
     for launch, line in project.analysis(CommandLines).all:
         if launch.parser is None:
             continue
@@ -92,6 +95,24 @@ def _of_words(project: Project) -> Iterator[Finding]:
                     context=f"{launch.name}:{override.key}",
                     severity="warning",
                 )
+
+
+def _of_runs(project: Project) -> Iterator[Finding]:
+    """Words for Hydra with the values of several runs, where one is asked for."""
+    compositions = project.analysis(Compositions)
+    for launch in project.analysis(Launches).all:
+        for override in compositions.of_several(launch):
+            place = override.word.place
+            yield RULE.finding(
+                place.path,
+                (place.line, place.column, place.line, max(override.word.end, place.column + 1)),
+                f"Hydra takes `{override.value.text}` for the values of several runs, and refuses it without"
+                " `--multirun`",
+                help=f"quote it for Hydra too (`{override.key}='\"{override.value.text}\"'`), or write a list"
+                f" (`{override.key}=[{override.value.text}]`)",
+                context=f"{launch.name}:{override.key}:several",
+                severity="warning" if is_unsure(launch) else "error",
+            )
 
 
 def _why(given: Given, line: CommandLine) -> str:

@@ -24,6 +24,7 @@ from validator.source import SourceFile
 
 _PACKAGE = re.compile(r"^#\s*@package\s+(\S+)", re.MULTILINE)
 _HOLE = re.compile(r"\$\{([^}]*)\}")
+_QUOTED = re.compile(r"""\\.|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'""")
 _KEY = re.compile(r"(\+{0,2}|~)([A-Za-z_][\w-]*(?:\.[\w-]+)*)$")
 _DEPTH = 12
 _NOTHING = ("null", "None", "")  # chosen out of a group
@@ -151,14 +152,27 @@ class Compositions:
             return None
         choices = tuple((o.key, o.value.text) for o in overrides if o.value.known and "." not in o.key)
         root, groups = self.compose(path, choices)
-        return Composition(name, root, overrides, groups, _unsure(launch))
+        return Composition(name, root, overrides, groups, is_unsure(launch))
+
+    def of_several(self, launch: Launch) -> list[Override]:
+        """The overrides of a program that Hydra starts which list several values, one for each of several runs, where
+        nothing asks for more than one run."""
+        main = self._main(launch.module) if launch.module is not None else None
+        words = {each.text for each in arguments_of(launch)}
+        if main is None or not words.isdisjoint(("-m", "--multirun")) or any("hydra" in word for word in words):
+            return []
+        path = f"{main[0]}/{main[1]}.yaml"
+        own = self.compose(path)[0].children.get("hydra") if path in self.files else None
+        if own is None or not own.children.keys() & {"mode", "sweeper"}:
+            return [o for o in _overrides(launch) if o.sign != "~" and o.value.known and _lists_runs(o.value.text)]
+        return []
 
     def _loaded(self, launch: Launch) -> Composition | None:
         path = self._loaded_files.path(launch)
         if path is None:
             return None
         name = posixpath.basename(path).rpartition(".")[0]
-        return Composition(name, self.inherited(path), tuple(_overrides(launch)), frozenset(), _unsure(launch))
+        return Composition(name, self.inherited(path), tuple(_overrides(launch)), frozenset(), is_unsure(launch))
 
     def recipes(self) -> Iterator[tuple[Module, Composition]]:
         """The files whose `defaults` lead to the one that a program reads where none is named."""
@@ -435,6 +449,18 @@ def _overrides(launch: Launch) -> Iterator[Override]:
             yield Override(match[1], match[2], each, parts[1])
 
 
-def _unsure(launch: Launch) -> bool:
+def _lists_runs(value: str) -> bool:
+    """Whether Hydra takes a value for a list of the values of several runs: it has a comma by itself.
+    Source: https://hydra.cc/docs/advanced/override_grammar/basic/"""
+    plain = _QUOTED.sub("", value)
+    depth = 0
+    for letter in plain:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and not depth:
+            return True
+    return False
+
+
+def is_unsure(launch: Launch) -> bool:
     """Whether a launch may give words that are not known."""
     return any(each.many or (not each.known and not each.lead) for each in arguments_of(launch))
