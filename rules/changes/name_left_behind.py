@@ -7,21 +7,20 @@ What it does
     `hasattr` while nothing asks for the option by its new name, in a text that leads to something in a module
     (`"pkg.nodes:Worker.run"`) or reaches a `getattr` through a dispatcher, in recipes and scripts
     (`reward.buffer.len=8` through the fields of nested data classes), in commands that Python texts and lists spell for
-    a program of the project, in texts that lead to parameters of a model (`"module.encoder.fc"`, `if "fc" in
-    name`). Also: a parameter that options or fields filled by its name, handed on as a whole
-    (`Model(**vars(args))`), and a key that a dictionary no longer gets while who reads that dictionary, told by a
-    key beside that nothing else has (of a file that another program writes, by two), still looks it up, or that only
-    the default of an option names; a variable of a function that hands out its `locals()`, where an object that keeps
-    them is asked for it; an attribute
-    that others still store on objects of a class which reads it under another name now; a class that a list of
-    names in its file still calls as before (`_no_split_modules`); and a key that a file of settings (YAML, JSON,
-    TOML) still has, while all that looked it up before asks for another one in its place; and a
-    key that the change took out of a table (a dictionary that is written out under a name, a mapping of settings)
-    where it is looked up without a test, also if other places test for it. A note where a recipe
-    keeps a setting that nothing reads any more and that has no new name, and where a key is looked up whose maker
-    is gone as a whole: what was written before may have it. Places of one file without a new name are one finding.
-    Silent where a function asks whether there is a key before it takes its value, or tests that the object is of a
-    library's class.
+    a program of the project, in texts that lead to parameters of a model (`"module.encoder.fc"`, `if "fc" in name`).
+    Also: a parameter that options or fields filled by its name, handed on as a whole (`Model(**vars(args))`), and a key
+    that a dictionary no longer gets while who reads that dictionary, told by a key beside that nothing else has (of a
+    file that another program writes, by two), still looks it up, or that only the default of an option names; a
+    variable of a function that hands out its `locals()`, where an object that keeps them is asked for it; an attribute
+    that others still store on objects of a class which reads it under another name now; a class that a list of names in
+    its file still calls as before (`_no_split_modules`); and a key that a file of settings (YAML, JSON, TOML) still
+    has, while all that looked it up before asks for another one in its place; and a key that the change took out of a
+    table (a dictionary that is written out under a name, a mapping of settings) where it is looked up without a test,
+    also if other places test for it; and a variable of a shell script that nothing sets any more, and a variable of the
+    environment that no code or script sets and all readers have a default for. A note where a recipe keeps a setting
+    that nothing reads any more and that has no new name, and where a key is looked up whose maker is gone as a whole:
+    what was written before may have it. Places of one file without a new name are one finding. Silent where a function
+    asks whether there is a key before it takes its value, or tests that the object is of a library's class.
 
 Why is this bad
     AttributeError, KeyError or an unknown option, when the line runs; a setting that nothing reads has no effect.
@@ -47,6 +46,7 @@ from validator.drift.names.spread import Spread, Unfilled
 from validator.drift.names.tables import Missing, Tables
 from validator.drift.names.targets import Targets
 from validator.drift.settings.asked_settings import AskedSettings
+from validator.drift.settings.script_variables import LostInScript, ScriptVariables
 from validator.finding import Edit, Finding, Fix, Related, Span
 from validator.rule import Rule
 
@@ -95,6 +95,20 @@ def check_change(change: Change) -> Iterator[Finding]:
         causes.setdefault(key, []).append(stale)
     for rows in causes.values():
         yield _setting(change, *rows)
+    for unset in change.analysis(ScriptVariables).lost:
+        yield _unset(unset)
+
+
+def _unset(row: LostInScript) -> Finding:
+    """A variable of a script that nothing sets any more."""
+    return RULE.finding(
+        row.path,
+        row.at,
+        f"nothing sets `{row.name}` since the change: it is empty here, and 0 in arithmetic",
+        help=f"read `{row.renamed}`, which the script sets now" if row.renamed else f"set `{row.name}`",
+        related=[Related(row.path, at[0], "read here too") for at in row.others[:3]],
+        context=row.name,
+    )
 
 
 def _setting(change: Change, stale: Stale, *more: Stale) -> Finding:
@@ -593,6 +607,35 @@ def main(rows):
     for row in rows:
         samples.append({{"prompt_embeds": row[0], "timesteps": row[1], "latents": row[2]}})
     return samples
+"""
+
+_BUFFERED = """# before: run.sh
+SAMPLE=8
+python train.py --samples $SAMPLE --buffer $((SAMPLE * 4))
+# file: run.sh
+{first}
+python train.py --samples $SAMPLES --buffer $(({second} * 4)){mark}
+"""
+
+_PLACED = """# before: ranks.py
+import os
+
+
+def placed(rank):
+    os.environ["MODEL_RANK"] = str(rank)
+    return rank
+# file: ranks.py
+import os
+
+
+def placed(rank):
+    {after}
+# file: model.py
+import os
+
+
+def part(state):
+    return state[int(os.environ.get("MODEL_RANK", "0"))]{mark}
 """
 
 INCORRECT = (
@@ -1322,6 +1365,10 @@ class EmbedImages(Unit):
     _SHOWN_LOCALS.format(asked="dones", mark="  # error: MP901"),
     # a key of a file that another program reads
     _PICKLED.format(key="embeddings", mark="  # error: MP901"),
+    # a variable of a script, in arithmetic
+    _BUFFERED.format(first="SAMPLES=8", second="SAMPLE", mark="  # error: MP901"),
+    # a variable of the environment, which has a default where it is read
+    _PLACED.format(after="return rank", mark="  # error: MP901"),
 )
 CORRECT = (
     _WEIGHTS.format(set="", test=' and "mae" in config.weights', mark=""),
@@ -1930,4 +1977,9 @@ def result(info):
     return None
 """,
     _SHOWN_LOCALS.format(asked="ended", mark=""),
+    _BUFFERED.format(first="SAMPLES=8", second="SAMPLES", mark=""),
+    _BUFFERED.format(first="SAMPLES=8\nSAMPLE=${SAMPLE:-8}", second="SAMPLE", mark=""),
+    _PLACED.format(after='os.environ["MODEL_RANK"] = str(rank + 1)\n    return rank', mark=""),
+    # a script sets it
+    _PLACED.format(after="return rank", mark="") + "# file: run.sh\nexport MODEL_RANK=1\npython train.py\n",
 )

@@ -158,6 +158,16 @@ def main(layers):
 """
 _DROPPED = "  # error: MP906"
 
+_WRITTEN = """# before: rl/saving.py
+def save(env, engine, state, write):
+    if env.dp_rank == 0 or engine.is_partitioned():
+        write(state)
+# file: rl/saving.py
+def save(env, engine, state, write):
+    if {test}:{mark}
+        write(state)
+"""
+
 INCORRECT = (
     # a call that moved into another function, where it is given the number of another rank
     """# before: rl/start.py
@@ -598,6 +608,28 @@ def centred(accelerator, batch):
     scores = batch["score"]  # error: MP906
     return scores - scores[prompts == prompts[0]].mean()
 """,
+    # all ranks wrote in one case
+    _WRITTEN.format(test="env.dp_rank == 0", mark="  # error: MP906"),
+    # how long a list is that all ranks fill
+    """# before: rl/rollout.py
+from accelerate.utils import broadcast_object_list
+
+
+def answers(prompts, several, generate, is_main):
+    found = [None] * len(prompts) * several
+    if is_main:
+        found = generate(prompts, several)
+    return broadcast_object_list(found, from_process=0)
+# file: rl/rollout.py
+from accelerate.utils import broadcast_object_list
+
+
+def answers(prompts, several, generate, is_main):
+    found = [None] * len(prompts)  # error: MP906
+    if is_main:
+        found = generate(prompts, several)
+    return broadcast_object_list(found, from_process=0)
+""",
 )
 
 CORRECT = (
@@ -853,4 +885,5 @@ def finish(model, path, latest):
     _SCHEDULED.format(before="dist.get_world_size() if args.split else args.ranks_of_all", after="args.ranks_of_all"),
     _CHOSEN_KEYS.replace("MARK", "").replace("FOUND", 'found["loss"]'),
     _RANGED.format(kind="str", mark=""),
+    _WRITTEN.format(test="env.dp_rank == 0 or engine.is_partitioned()", mark=""),
 )

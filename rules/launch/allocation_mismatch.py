@@ -19,12 +19,13 @@ References
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from rules.launch._reading.common import origin, span
 from validator.analysis.commands.fields import Field
-from validator.analysis.commands.launch import Launch, Launches
+from validator.analysis.commands.launch import Launch, Launches, arguments_of
 from validator.facts.model import At
 from validator.files.integers import whole
 from validator.finding import Finding, Related
@@ -34,6 +35,9 @@ from validator.rule import Rule
 RULE = Rule(
     "MP706", "allocation-mismatch", "error", "0.1.0", tokens=("#SBATCH", "CUDA_VISIBLE_DEVICES"), languages=("shell",)
 )
+
+
+_DEVICE = re.compile(r"(?:[\w.-]+=)?cuda:([0-9]{1,3})")
 
 
 class _Asked(NamedTuple):
@@ -52,6 +56,25 @@ def check_project(project: Project) -> Iterator[Finding]:
             yield from _about_processes(launch, nodes)
             yield from _about_tasks(launch, nodes)
         yield from _about_devices(launch)
+        yield from _about_numbers(launch)
+
+
+def _about_numbers(launch: Launch) -> Iterator[Finding]:
+    """A device that is named by its number among all, where the program sees some, which are counted from 0."""
+    seen = launch.visible_devices()
+    for field in arguments_of(launch) if seen is not None and launch.devices is not None else ():
+        found = _DEVICE.fullmatch(field.text) if field.known else None
+        if found is not None and seen is not None and int(found[1]) >= seen and launch.devices is not None:
+            home = launch.devices.home
+            yield RULE.finding(
+                field.place.path,
+                span(field),
+                f"`{launch.name}` is told `cuda:{found[1]}`, and sees {seen} devices, which are counted from 0",
+                help="give its place among the devices of `CUDA_VISIBLE_DEVICES`",
+                related=[Related(home.path, home.line, f"`{launch.devices.text}` is set here")],
+                context=f"{launch.name}:device:{found[1]}",
+                severity="warning",
+            )
 
 
 def _about_devices(launch: Launch) -> Iterator[Finding]:
@@ -214,6 +237,10 @@ CUDA_VISIBLE_DEVICES=2,3,4 torchrun --nproc_per_node 4 train.py  # error: MP706
     # the file of Accelerate counts the processes of all nodes
     _ACCELERATE.format(processes="2  # error: MP706", options=""),
     _ACCELERATE.format(processes=4, options="--num_processes 8 ").replace("train.py", "train.py  # error: MP706"),
+    # a device by its number among all
+    """# file: train.sh
+CUDA_VISIBLE_DEVICES=3,4,5 torchrun --nproc_per_node 2 train.py --vllm_device "cuda:5"  # error: MP706
+""",
 )
 
 CORRECT = (
@@ -251,4 +278,8 @@ done
     _ACCELERATE.format(processes=2, options="--num_processes 4 "),
     # how many nodes there are is said nowhere
     _ACCELERATE.format(processes=4, options="").replace("num_machines: 2", "mixed_precision: bf16"),
+    """# file: train.sh
+CUDA_VISIBLE_DEVICES=3,4,5 torchrun --nproc_per_node 2 train.py --vllm_device cuda:2 --device=cuda:0
+torchrun --nproc_per_node 2 train.py --vllm_device cuda:7
+""",
 )

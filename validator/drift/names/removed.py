@@ -125,6 +125,8 @@ class Names:
         here = [row for row in code if not is_test(row.path)]
         if here and kind == "key" and name in self._replaced and all(map(_is_default, here)):
             return Lost(name, kind, rows[0], "", None, tuple(here))
+        if here and all(map(_is_of_environment, (*rows, *now))) and all(row.role == "tries" for row in here):
+            return Lost(name, kind, rows[0], "", None, tuple(here))  # each reader has its default now
         if defining := [row for row in here if _defines(row, kind)]:
             given = self._handed_on(rows, code, defining) if kind in _GIVEN else None
             return given or self._spelled_in_vain(rows, code)
@@ -498,6 +500,14 @@ class Names:
 
 def are_like(one: str, other: str) -> bool:
     return SequenceMatcher(None, one, other).ratio() > _LIKE
+
+
+def _is_of_environment(row: Occurrence) -> bool:
+    """Whether a place sets a variable of the environment, or asks for it."""
+    if row.kind != "key" or row.unit is None:
+        return False
+    owner = asked_of(row.unit, row) if row.role == "tries" else -1
+    return row.link == "environ" or owner >= 0 and row.unit.code.values[owner].data == "environ"
 
 
 def _stores(rows: list[Occurrence]) -> list[Occurrence]:

@@ -22,6 +22,7 @@ from validator.models.members import is_telling
 from validator.source import SourceFile
 
 _TELLING = re.compile(r"(?=.{5,80}$)(?=.*[A-Za-z])[\w./{}:%-]*\w[._/-]\w[\w./{}:%-]*")  # several words, no spaces
+_FILE = re.compile(r"[\w.-]*\w\.[a-z]\w{1,11}")  # a file of that name is looked for
 _SEVERAL = 2  # edits that replace one word by the same other one
 _SHORT = 3
 _NAMED = frozenset({"attribute", "field", "option", "parameter", "keyword", "function", "class"})  # kinds of names
@@ -80,6 +81,7 @@ class Texts:
         if not others:
             return None
         sought = any(_is_sought(self.change.after, text) for text in (old, new))
+        sought = sought or all(_FILE.fullmatch(text) for text in (old, new))
         return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(drop.new), old, new, tuple(others), sought)
 
     def _is_of_a_name(self, drop: Drop, old: str, new: str) -> bool:

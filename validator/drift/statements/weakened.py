@@ -13,7 +13,7 @@ from validator.drift.statements.differences import Edit, alike_syntax, in_head, 
 from validator.drift.statements.drops import Drop, Drops
 from validator.drift.statements.intention import Intention, words_of
 from validator.drift.statements.named_effects import collective, tables
-from validator.drift.statements.surroundings import condition, factors, last_name
+from validator.drift.statements.surroundings import condition, factors, is_about_rank, last_name
 from validator.finding import Severity
 from validator.flow.queries.outside_program import is_test
 from validator.models import models
@@ -83,7 +83,7 @@ class Weakened:
     def _is_about_ranks(self, drop: Drop) -> bool:
         if drop.kind in ("factor", "element"):
             about = is_parallel(drop.part) or _counts_ranks(drop)
-            return about or self._is_number_of_parts(drop) or _is_among_ranks(drop)
+            return about or self._is_number_of_parts(drop) or _is_among_ranks(drop) or _is_sent(drop)
         if drop.kind == "order":
             return False  # what it was may have been the mistake
         if drop.kind == "keyword":
@@ -163,7 +163,7 @@ class Weakened:
         if kind == "guard" and (_counts_others(drop) or _is_asked_beside(drop)):
             return True
         if kind in ("operand", "guard"):
-            return is_parallel(part) and not _asks_the_same(drop)
+            return (is_parallel(part) or _leaves_some_ranks(drop)) and not _asks_the_same(drop)
         if kind == "element":
             return isinstance(part, ast.Name) and _is_read_after(drop.pair, part.id, drop.new)
         if kind == "index":
@@ -314,6 +314,13 @@ def _is_kind_of_option(drop: Drop) -> bool:
         return False
     number = isinstance(part.value, ast.Name) and part.value.id in ("int", "float")
     return number and last_name(call.func) == "add_argument" and all(k.arg != "action" for k in call.keywords)
+
+
+def _leaves_some_ranks(drop: Drop) -> bool:
+    """Whether a condition let in one rank, and all of them in a case that went: `rank == 0 or engine.is_sharded()`."""
+    if not isinstance(drop.old, ast.BoolOp) or not isinstance(drop.old.op, ast.Or) or isinstance(drop.new, ast.BoolOp):
+        return False
+    return isinstance(drop.new, ast.Compare) and is_about_rank(drop.new)
 
 
 def _counts_others(drop: Drop) -> bool:
