@@ -15,6 +15,7 @@ from validator.output import Report, render
 from validator.run import config
 from validator.run.running import Checked, check_of
 
+_OF_VALUES = ("MP4", "MP5", "MP6")  # what these quote are variables of the place itself, not names that it looks for
 _QUOTED = re.compile(r"[`'\"]([\w.-]+)[`'\"]")
 
 
@@ -130,7 +131,7 @@ def _is_of_change(finding: Finding, changed: frozenset[str], absolute: dict[str,
 
 def _is_about(finding: Finding, names: frozenset[str]) -> bool:
     """Whether a finding elsewhere tells of a name that the change took out of the files that it changed."""
-    if not names or finding.severity == "note":
+    if not names or finding.severity == "note" or finding.code.startswith(_OF_VALUES):
         return False
     words = _QUOTED.findall(finding.message)
     return any(name.lstrip("-").replace("-", "_") in names for name in words)
