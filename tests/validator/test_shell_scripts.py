@@ -173,7 +173,7 @@ def test_no_bytes_are_too_broken(data: bytes) -> None:
         ("deepspeed --include localhost:0,1,2 train.py", "deepspeed", "train.py", 3, 1),
         ("deepspeed --include=a:0,1@b:0,1 train.py", "deepspeed", "train.py", 2, 2),
         ("deepspeed --hostfile hosts train.py", "deepspeed", "train.py", None, None),
-        ("accelerate launch --num_processes 8 --multi_gpu train.py", "accelerate", "train.py", None, 1),
+        ("accelerate launch --num_processes 8 --multi_gpu train.py", "accelerate", "train.py", 8, 1),
         ("colossalai run --nproc_per_node 4 train.py", "colossalai", "train.py", 4, 1),
         ("srun -N 2 --ntasks-per-node=1 torchrun --nproc_per_node 8 train.py", "torchrun", "train.py", 8, 1),
         ('ray job submit --address="x" --no-wait -- python3 -m pkg.train', "python", "pkg.train", None, None),
