@@ -25,6 +25,12 @@ from validator.rule import Rule
 
 RULE = Rule("MP544", "bound-on-some-ranks", "error", "1.0", tokens=("rank", "is_main", "is_master"))
 
+# By comparison how the first number may stand to the second one: less, equal, greater.
+_SIGNS = {
+    "Lt": frozenset({-1}), "LtE": frozenset({-1, 0}), "Eq": frozenset({0}), "NotEq": frozenset({-1, 1}),
+    "GtE": frozenset({0, 1}), "Gt": frozenset({1}),
+}  # fmt: skip
+
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
@@ -79,6 +85,7 @@ def _tests_of_rank(unbound: Place, merged: dict[Place, None]) -> list[Place]:
     unit, control = unbound.unit, unbound.unit.control
     numbers = {phi.number for phi in merged} | {unbound.number}
     found: list[Place] = []
+    held: list[Place] = []
     for phi in merged:
         here = control.deciding(phi.value.block)
         preds = unit.code.blocks[phi.value.block].preds
@@ -91,7 +98,20 @@ def _tests_of_rank(unbound: Place, merged: dict[Place, None]) -> list[Place]:
             if not told:
                 return []
             found += told
-    return found
+            ways = ((unit.code.blocks[branch].end, way) for branch, way in control.settled(block))
+            held += [unbound.value_at(end[1]) for end, way in ways if end[2] == way]
+    return found if not _are_all_cases(held) else []
+
+
+def _are_all_cases(tests: list[Place]) -> bool:
+    """Whether one of some tests is true whatever the two numbers are that they compare: `a < b`, `a == b`, `a > b`."""
+    found: dict[tuple[str, str], set[int]] = {}
+    for test in tests:
+        if test.value.op == "compare" and test.value.data in _SIGNS:
+            one, other = test.operand(0).text, test.operand(1).text
+            found.setdefault((one, other), set()).update(_SIGNS[test.value.data])
+            found.setdefault((other, one), set()).update(-sign for sign in _SIGNS[test.value.data])
+    return any(len(signs) == len(_SIGNS["LtE"] | _SIGNS["Gt"]) for signs in found.values())
 
 
 def _tells_ranks(test: Place) -> bool:
@@ -107,6 +127,20 @@ def _speaks_of_ranks(test: Place) -> bool:
     """Whether a test may tell ranks apart, by what it names."""
     return any(part in word for word in test.words for part in ("rank", "main", "master"))
 
+
+_CHAIN = """
+import torch.distributed as dist
+
+def part(rows, first):
+    rank = dist.get_rank()
+    if rank < first:
+        start = 0
+    elif rank == first:
+        start = 1
+    elif rank {op} first:
+        start = 2
+    return rows[start:]{mark}
+"""
 
 INCORRECT = (
     """
@@ -125,6 +159,8 @@ def train(model, loader, folder, every):
             torch.save(model.state_dict(), f"{checkpoints}/{step}.pt")  # error: MP544
     writer.close()  # error: MP544
 """,
+    # not in all cases
+    _CHAIN.format(op="> 1 +", mark="  # error: MP544"),
 )
 
 CORRECT = (
@@ -175,4 +211,6 @@ def gathered(rows, size):
     dist.gather_object(rows, parts)
     return parts
 """,
+    # in all cases
+    _CHAIN.format(op=">", mark=""),
 )
