@@ -8,7 +8,8 @@ What it does
     call gives (it may be awaitable), that only raise, and in tests. What a method calls on its own object counts where
     objects of the overriding class run that method; what is called of an actor (`.remote()`) is awaited
     in any case, and so is what an object calls that stands for several: its result is asked for a method which other
-    classes of the project have than those that the method gives.
+    classes of the project have than those that the method gives. A coroutine is a note where the project makes no
+    objects of the class by its name: they may be actors.
 
 Why is this bad
     Who goes through the base gets the other kind: a bound method that is true in every condition, TypeError for calling
@@ -24,7 +25,7 @@ from collections.abc import Iterator
 
 from validator.analysis.interfaces.members import method_of, own_object
 from validator.definitions import ClassDef, Method
-from validator.finding import Finding, Related
+from validator.finding import Finding, Related, Severity
 from validator.flow.queries.base import Queries
 from validator.flow.queries.other_results import OtherResults
 from validator.flow.queries.outside_program import is_test
@@ -44,7 +45,13 @@ def check_project(project: Project) -> Iterator[Finding]:
         for method in cls.methods.values():
             base = _overridden(cls, method.name)
             if base is not None and method.name not in _OF_ITS_CLASS and (why := _differs(project, method, base)):
-                yield _report(method, base, why)
+                elsewhere = method.facts.is_async and not _is_made(project, cls)  # Ray awaits what its actors do
+                yield _report(method, base, why, "note" if elsewhere else RULE.severity)
+
+
+def _is_made(project: Project, cls: ClassDef) -> bool:
+    """Whether the program makes objects of a class, or of one below it, by its name."""
+    return any(True for each in (cls, *cls.descendants()) for _ in project.calls(each.name))
 
 
 def _overridden(cls: ClassDef, name: str) -> Method | None:
@@ -111,7 +118,7 @@ def _is_read(project: Project, name: str) -> bool:
     )
 
 
-def _report(method: Method, base: Method, why: str) -> Finding:
+def _report(method: Method, base: Method, why: str, severity: Severity) -> Finding:
     return RULE.finding(
         method.path,
         method.facts.name_at,
@@ -119,6 +126,7 @@ def _report(method: Method, base: Method, why: str) -> Finding:
         help="make it what the base is, or change the base and its callers as well",
         related=[Related(base.path, base.facts.name_at[0], f"`{base.qualname}` is defined here")],
         context=method.qualname,
+        severity=severity,
     )
 
 
