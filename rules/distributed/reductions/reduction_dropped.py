@@ -51,7 +51,8 @@ def check_project(project: Project) -> Iterator[Finding]:
         if _gives(call) and _is_dropped(call):
             yield _report(call, None)
         elif (copy := _unread_copy(call)) is not None:
-            yield _report_copy(call, copy, "a copy that")
+            if not _is_of_root(call):
+                yield _report_copy(call, copy, "a copy that")
         elif (made := unread_result(queries, call)) is not None:
             yield _report_copy(call, made, "made for the purpose, which")
         elif (into := _reduced_in_place(call)) is not None:
@@ -72,6 +73,13 @@ def _is_dropped(call: Place) -> bool:
         return False  # the body of the function stands here, and so does what it gives
     ends = any(call.number in block.end[1:2] for block in unit.code.blocks if block.end[0] != "jump")
     return not (call.taken_by or call.number in unit.variables or ends or is_test(unit.path))
+
+
+def _is_of_root(call: Place) -> bool:
+    """Whether a call that hands something out from one rank stands where only some ranks come: the others have a call
+    of their own for what they get."""
+    rooted = any(o.row.root is not None for o in call.operations)
+    return rooted and bool(only(call.under, "rank", "member"))
 
 
 def _gives(call: Place) -> bool:
@@ -582,5 +590,18 @@ def clip(parameters, most):
 def step(model, optimizer):
     clip(model.parameters(), 1.0)
     optimizer.step()
+""",
+    # the source has nothing to take out of the list; the others have one of their own
+    """
+import torch.distributed as dist
+
+def folder_of(path):
+    if dist.get_rank() == 0:
+        dist.broadcast_object_list([path], src=0)
+    else:
+        found = [None]
+        dist.broadcast_object_list(found, src=0)
+        path = found[0]
+    return path
 """,
 )
