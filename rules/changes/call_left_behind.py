@@ -261,6 +261,31 @@ def load_state(optimizer, state, place):
     return optimizer, state, place
 """
 
+_WORKERS = """class ActorWorker:
+    def save_checkpoint(self, path, remote=None, step=0, keep=False):
+        return path, remote, step, keep
+
+
+class CriticWorker:
+    def save_checkpoint(self, path, {more}step=0, keep=False):
+        return path, step, keep
+"""
+
+_GROUPS = (
+    "# before: workers.py\n"
+    + _WORKERS.format(more="remote=None, ")
+    + "# file: workers.py\n"
+    + _WORKERS.format(more="")
+    + """# file: trainer.py
+class Trainer:
+    def __init__(self, groups):
+        self.{call} = groups[0]
+
+    def save(self, path, remote, step):
+        self.{call}.save_checkpoint(path, remote, step, keep=True){mark}
+"""
+)
+
 INCORRECT = (
     # a function that is chosen by its name hands on what is not taken any more
     _CHOSEN.format(more="", mark="  # error: MP902"),
@@ -601,6 +626,8 @@ def start(rank):
     _HANDED.format(lr=1, joined="&&", new=1, mark="  # error: MP902"),
     # a function without a name
     _REPLACED.format(given="map_location", mark="  # error: MP902"),
+    # a name that libraries have, too; the object is called as its class is
+    _GROUPS.format(call="critic_group", mark="  # error: MP902"),
 )
 CORRECT = (
     _CHOSEN.format(more=", depth=2", mark=""),
@@ -801,4 +828,6 @@ bash node.sh small.yaml $i
     # still handed on
     _HANDED.format(lr=1, joined="\\&\\&", new=2, mark=""),
     _REPLACED.format(given="device", mark=""),
+    _GROUPS.format(call="actor_group", mark=""),
+    _GROUPS.format(call="engine", mark=""),
 )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Iterator
 from typing import NamedTuple
 
+from validator.analysis.commands.same_names import words
 from validator.analysis.interfaces.binding import misfit_of, parameters
 from validator.definitions import ClassDef, External, Method, Module
 from validator.drift.change import Side
@@ -291,9 +292,25 @@ def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Meth
     typed = [m for cls in classes for m in cls.find_below(name).values() if m is not None]
     if classes:
         return tuple(dict.fromkeys(m for m in typed if _may_serve(unit, m))), False
-    if name in of_libraries() or _is_wrapped(unit, number, name) or side.is_made_by_library(unit, number):
+    if _is_wrapped(unit, number, name) or side.is_made_by_library(unit, number):
         return (), False
-    return tuple(m for m in side.methods.get(name, ()) if m.cls is not None and _may_serve(unit, m)), False
+    of_project = [m for m in side.methods.get(name, ()) if m.cls is not None and _may_serve(unit, m)]
+    if name in of_libraries():  # nothing but how the object is called tells that it is the project's
+        called = named_alike(_name_of(unit, value.args[0]), of_project)
+        of_project = called if len(called) < len(of_project) else []
+    return tuple(of_project), False
+
+
+def _name_of(unit: Unit, number: int) -> str:
+    """How an object is called: the last name of what it is asked for, or its variable."""
+    value = unit.code.values[unit.root(number)]
+    return str(value.data[1] if value.op in ("param", "free") else value.data) if value.op != "call" else ""
+
+
+def named_alike(name: str, methods: Collection[Method]) -> list[Method]:
+    """The methods of classes whose names have a word of the name of an object: `critic_group` for a `CriticWorker`."""
+    called = set(words(name))
+    return [each for each in methods if each.cls is not None and called & set(words(each.cls.name))]
 
 
 def _runs(cls: ClassDef, unit: Unit, asked: Value) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import cached_property, partial
 from typing import NamedTuple
 
+from validator.analysis.commands.same_names import words
 from validator.analysis.interfaces.binding import misfit_of
 from validator.definitions import ClassDef, Method
 from validator.drift.change import Change, Side
@@ -225,7 +226,7 @@ class Signatures:
             return False  # what a test makes is of the one class that it is about
         if not isinstance(new, Method) or new.cls is None:
             return False
-        if _is_asked_of_itself(site, new) or self._is_made_for(site, new):
+        if _is_asked_of_itself(site, new) or self._is_made_for(site, new) or _is_called_as(site, new.cls, taking):
             return True
         kin = _kin(new.cls)
         alike = [each for each in taking if isinstance(each, Method) and each.cls is not None and _kin(each.cls) & kin]
@@ -388,6 +389,14 @@ def _is_asked_of_itself(site: Site, new: Method) -> bool:
         return False
     operands = (values[number] for number in values[site.number].args)
     return any(each.op == "attr" and each.data == new.name and unit.is_receiver(each.args[0]) for each in operands)
+
+
+def _is_called_as(site: Site, cls: ClassDef, others: list[Method | ClassDef]) -> bool:
+    """Whether the name of the object tells of which class it is: `critic_group` for a `CriticWorker`, beside methods of
+    an `ActorWorker`."""
+    called = set(words(site.call.receiver.rpartition(".")[2]))
+    beside = (each.cls.name if isinstance(each, Method) and each.cls is not None else each.name for each in others)
+    return bool(called & set(words(cls.name)) - {word for name in beside for word in words(name)})
 
 
 def _makes(cls: ClassDef, base: ClassDef) -> bool:
