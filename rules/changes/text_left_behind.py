@@ -555,6 +555,30 @@ def save(state, domain, scheduler):
     state[f"scheduler_state_{{domain}}"] = scheduler.state()
 """
 
+_SENT = """# file: recipe.yaml
+schedule:
+  rounds: 3
+# file: schedule.py
+class Scheduler:
+    def __init__(self, rounds=1):
+        self.last = rounds
+{more}
+# before: trainer.py
+def send(batch, scheduler):
+    batch.meta_info["max_rounds"] = scheduler.last
+    return batch
+# file: trainer.py
+def send(batch, scheduler):
+    batch.meta_info["{name}"] = scheduler.last{mark}
+    return batch
+# file: rollout.py
+def generate(model, prompts):
+    return [model(prompts) for _ in range(prompts.meta_info.get("max_rounds", 10))]
+# file: report.py
+def measures(scheduler):
+    return {{"max_rounds": scheduler.last}}
+"""
+
 INCORRECT = (
     # an attribute of a library's object, which the project alone reads, with a default
     _given("rl/train.py", _CONFIGURED, "use_start_end", "start_end_tokens", _CAPTIONER, _ERROR),
@@ -763,6 +787,8 @@ def masked(config, loss):
     _METRICS.format(key="example_counter", mark="  # error: MP908", written="counter"),
     # an f-string whose parts stand in another order
     _NAMED_STATE.format(key="{domain}_scheduler_state", mark="  # error: MP908"),
+    # a word that parameters and recipes have for other things
+    _SENT.format(name="rounds", mark="  # error: MP908", more=""),
 )
 CORRECT = (
     # who asks was changed, too, or asks for both
@@ -998,4 +1024,6 @@ def share(model, size):
     _SCORED.format(name="overlong_buffer_len", mark="", more=", overlong_buffer_len=1"),
     _METRICS.format(key="example_counter", mark="", written="example_counter"),
     _NAMED_STATE.format(key="scheduler_state_{domain}", mark=""),
+    # what the batch carries is spread into a call
+    _SENT.format(name="rounds", mark="", more="\n\ndef again(prompts):\n    return Scheduler(**prompts.meta_info)\n"),
 )

@@ -21,7 +21,7 @@ from validator.drift.change import Change
 from validator.drift.interfaces.calls import constructor
 from validator.drift.names.given import Given, GivenOtherwise
 from validator.drift.names.neighbours import Company, is_read, passes_to_library
-from validator.drift.names.occurrences import Occurrence
+from validator.drift.names.occurrences import Occurrence, variable_or_link
 from validator.drift.names.places import given_with, is_of_another, link_at, owner_at
 from validator.drift.names.readers import Readers, called_with, named_parameters
 from validator.drift.names.removed import Names
@@ -208,7 +208,30 @@ class UnheardNames:
         before = [row for row in self.change.before.occurrences(name) if not is_test(row.path)]
         after = [row for row in self.after.occurrences(name) if not is_test(row.path) and (row.path, row.at) != own]
         rows = [*before, *(row for row in after if _may_ask(row))]
-        return any(not (link and is_of_another(row, link)) and self._is_of_kind(row, given.new) for row in rows)
+        return any(
+            not (link and self._is_about_another(row, link)) and self._is_of_kind(row, given.new) for row in rows
+        )
+
+    def _is_about_another(self, row: Occurrence, link: str) -> bool:
+        """Whether a place speaks of another thing than what is called so: of an object that is called otherwise, of a
+        section of settings with another name, of a parameter, where nothing spreads the thing into a call."""
+        if row.kind == "parameter":
+            return link not in self._spread_out
+        return is_of_another(row, link) or row.unit is None and row.link not in ("", link)
+
+    @cached_property
+    def _spread_out(self) -> frozenset[str]:
+        """How the mappings are called that calls spread (`**batch.meta`)."""
+        return frozenset(
+            variable_or_link(unit, number)
+            for module in self.after.project.modules.values()
+            if b"**" in module.source.data
+            for unit in self.after.units(module).values()
+            for value in unit.code.values
+            if value.op == "call"
+            for name, number in zip(value.data.names, value.args[1:], strict=True)
+            if name == "**"
+        )
 
     def _is_own_constant(self, given: Occurrence) -> bool:
         """Whether the file that gives a variable its value reads it itself."""
