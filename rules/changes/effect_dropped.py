@@ -931,6 +931,26 @@ def count(rank, size, batch, match):
     dist.all_reduce(total)
     return total
 """,
+    # of three ways to clip that of one kind of model
+    """# before: rl/step.py
+def step(model, optimizer, limit, clip, FSDP, FSDPModule):
+    if isinstance(model, FSDP):
+        norm = model.clip_grad_norm_(limit)
+    elif isinstance(model, FSDPModule):
+        norm = clip(model, limit, whole=True)
+    else:
+        norm = clip(model, limit)
+    optimizer.step()
+    return norm
+# file: rl/step.py
+def step(model, optimizer, limit, clip, FSDP, FSDPModule):
+    if isinstance(model, FSDPModule):  # error: MP905
+        norm = clip(model, limit, whole=True)
+    else:
+        norm = clip(model, limit)
+    optimizer.step()
+    return norm
+""",
 )
 CORRECT = (
     # the same is sent by a method of a group; two barriers of which each way passes one

@@ -146,6 +146,7 @@ class Effects:
         own = [
             edit for edit in edits if any(_is_of(lost, each) or each.text in along for each in edit if each is not None)
         ]
+        own += _now_first(lost) if lost.kind == "guard" else []
         words = frozenset[str]().union(*(words_of(part, unit) for part in heads(node)))
         telling = words if lost.kind in ("guard", "check", "store") else frozenset({lost.name})
         came = (part for each in own if each.new is not None for part in heads(each.new.node))
@@ -537,6 +538,15 @@ def _moved(edits: list[Edit]) -> frozenset[str]:
     """The statements that went in one place and came in another one of the same function."""
     gone, came = ({each.text for edit in edits if (each := edit[side]) is not None} for side in (0, 1))
     return frozenset(gone & came)
+
+
+def _now_first(lost: Lost) -> list[Edit]:
+    """The condition that was an `elif` of one that went, and is an `if` now: nobody wrote it."""
+    node = lost.statement.node
+    after = node.orelse[0] if isinstance(node, ast.If) and len(node.orelse) == 1 else None
+    old = next((each for each in statements(lost.pair.old) if each.node is after), None)
+    new = [each for each in statements(lost.pair.new) if old is not None and each.text == old.text]
+    return [Edit(old, new[0])] if isinstance(after, ast.If) and len(new) == 1 else []
 
 
 def _is_of(lost: Lost, statement: Statement) -> bool:
