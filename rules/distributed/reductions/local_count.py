@@ -671,4 +671,24 @@ def accuracy(model, loader):
     correct, rows = both.tolist()
     return correct / rows
 """,
+    # times the number of ranks, where the number of tokens is that of all
+    """
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+def train(model, loader, optimizer, balanced):
+    model = DistributedDataParallel(model)
+    for batch in loader:
+        mask = batch["labels"] != -100
+        tokens = mask.sum()
+        if balanced:
+            dist.all_reduce(tokens)
+            size = dist.get_world_size()
+        else:
+            size = 1
+        loss = (model(batch) * mask).sum() / tokens * size
+        loss.backward()
+        optimizer.step()
+""",
 ]

@@ -104,14 +104,22 @@ def is_scaled(place: Place) -> bool:
 
 
 def is_size(place: Place) -> bool:
-    """Whether a value is a number of ranks: the library says so, or its name does."""
+    """Whether a value is a number of ranks: the library says so, or its name does. A condition may have chosen 1."""
     place = place.root
     value = place.value
+    if value.op == "phi":
+        ways = [place.value_at(number).root for number in value.args]
+        sizes = [each for each in ways if each.value.op != "phi" and is_size(each)]
+        return bool(sizes) and all(each in sizes or each.value.data == 1 for each in ways if each != place)
     if value.op == "call":
-        return any(
-            o[0] == "ext" and (row := place.flow.models.call(o[1])) is not None and row.result == "size"
-            for o in place.operand(0).val.each
-        ) or _is_named(place, place.method.removeprefix("get_"))
+        return (
+            bool(place.val.of("size"))
+            or any(
+                o[0] == "ext" and (row := place.flow.models.call(o[1])) is not None and row.result == "size"
+                for o in place.operand(0).val.each
+            )
+            or _is_named(place, place.method.removeprefix("get_"))
+        )
     if value.op in ("attr", "name"):
         return _is_named(place, str(value.data))
     return value.op == "param" and _is_named(place, value.data[1])
