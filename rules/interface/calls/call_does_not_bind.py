@@ -1165,4 +1165,18 @@ if __name__ == "__main__":
     # which class was imported is told by what was set beside the import
     _VARIANTS.format(given="weights", mark=""),
     _SCHEDULED.format(first="data, 8", mark=""),
+    # a class is asked for the function: the object is an argument like others
+    """
+class Config:
+    def after(self):
+        return 1
+
+    def set_up(self):
+        for cls in type(self).__mro__[:-1]:
+            if "after" in vars(cls):
+                cls.after(self)
+
+def main():
+    Config().set_up()
+""",
 )
