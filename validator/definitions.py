@@ -86,6 +86,7 @@ class Module:
             method = Method(self, function, self.classes.get(function.owner))
             if method.cls is not None and not _is_inside(function.at, method.cls.facts.at):
                 self.functions.setdefault(function.qualname, method)  # of another class of that name
+                method.cls.add_other(method)
                 continue
             # of several definitions under one name the last that is no overload or accessor wins
             if function.qualname not in self.functions or not (function.is_overload or _is_accessor(function)):
@@ -265,6 +266,11 @@ class ClassDef:
     def add(self, method: Method) -> None:
         if method.name not in self.methods or not (method.facts.is_overload or _is_accessor(method.facts)):
             self.methods[method.name] = method
+        self.definitions.setdefault(method.name, []).append(method)
+
+    def add_other(self, method: Method) -> None:
+        """Add a method of another definition of the class, which may be the one that is run."""
+        self.methods.setdefault(method.name, method)
         self.definitions.setdefault(method.name, []).append(method)
 
     @cached_property

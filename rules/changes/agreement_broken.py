@@ -13,12 +13,12 @@ What it does
     the other side of its division among ranks; what reads a variable before the collective of which it read the result;
     a call that reads a file, moved before the one that writes it; a variable that a call gave to all ranks, and gives
     to one now, while all read it; and a measure that was reduced beside others which still are, and is given back as
-    each rank has it. Also a group that is another one since the change, where other calls of the function still get the
-    one of before by the same keyword. A note of what works on the parameters of a module on the other side of its
-    wrapping (`DistributedDataParallel(model)`). And a number of a recipe that is no longer a multiple of another one,
-    where code raises for that (`assert queue % batch == 0`) and all other recipes keep to it; and a value that a
-    DeepSpeed file left to the arguments (`"auto"`) and states since the change, where scripts that name the file give
-    another one.
+    each rank has it. Also a group that is asked for otherwise since the change (`get_group(with_context=True)`), where
+    other calls of the function still get the one of before by the same keyword. A note of what works on the parameters
+    of a module on the other side of its wrapping (`DistributedDataParallel(model)`). And a number of a recipe that is
+    no longer a multiple of another one, where code raises for that (`assert queue % batch == 0`) and all other recipes
+    keep to it; and a value that a DeepSpeed file left to the arguments (`"auto"`) and states since the change, where
+    scripts that name the file give another one.
 
 Why is this bad
     A loss that is too large by the number of ranks, ranks that decide by different numbers, gradients that are reduced

@@ -261,12 +261,17 @@ def load_state(optimizer, state, place):
     return optimizer, state, place
 """
 
-_WORKERS = """class ActorWorker:
+_WORKERS = """from dispatch import register
+
+
+class ActorWorker:
+    @register()
     def save_checkpoint(self, path, remote=None, step=0, keep=False):
         return path, remote, step, keep
 
 
 class CriticWorker:
+    @register()
     def save_checkpoint(self, path, {more}step=0, keep=False):
         return path, step, keep
 """

@@ -16,11 +16,12 @@ What it does
     its file still calls as before (`_no_split_modules`); and a key that a file of settings (YAML, JSON, TOML) still
     has, while all that looked it up before asks for another one in its place; and a key that the change took out of a
     table (a dictionary that is written out under a name, a mapping of settings) where it is looked up without a test,
-    also if other places test for it; and a variable of a shell script that nothing sets any more, and a variable of the
-    environment that no code or script sets and all readers have a default for. A note where a recipe keeps a setting
-    that nothing reads any more and that has no new name, and where a key is looked up whose maker is gone as a whole:
-    what was written before may have it. Places of one file without a new name are one finding. Silent where a function
-    asks whether there is a key before it takes its value, or tests that the object is of a library's class.
+    also if other places test for it; a variable of a shell script that was renamed, and is still read; and a variable
+    of the environment with a rank in it that no code or script sets any more and all readers have a default for. A note
+    where a recipe keeps a setting that nothing reads any more and that has no new name, and where a key is looked up
+    whose maker is gone as a whole: what was written before may have it. Places of one file without a new name are one
+    finding. Silent where a function asks whether there is a key before it takes its value, or tests that the object is
+    of a library's class.
 
 Why is this bad
     AttributeError, KeyError or an unknown option, when the line runs; a setting that nothing reads has no effect.
@@ -105,7 +106,7 @@ def _unset(row: LostInScript) -> Finding:
         row.path,
         row.at,
         f"nothing sets `{row.name}` since the change: it is empty here, and 0 in arithmetic",
-        help=f"read `{row.renamed}`, which the script sets now" if row.renamed else f"set `{row.name}`",
+        help=f"read `{row.renamed}`, which the script sets now",
         related=[Related(row.path, at[0], "read here too") for at in row.others[:3]],
         context=row.name,
     )

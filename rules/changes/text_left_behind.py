@@ -16,10 +16,10 @@ What it does
     …)`); a keyword that was a parameter and falls into a `**` where it is lost; and a parameter that fields or options
     filled by its name, handed on as a whole, which have the old one; and a value of a recipe that nothing in the
     program knows, where a function asks for the one of before among several and raises for all others, or has no `else`
-    for them, or a key of JSON on a command line which was a parameter's name. So with a key by which a dictionary or
-    what a file holds is asked, and that nothing puts there, where the one of before still is put into what is called
-    alike, or written to the file of the same name. Silent where the change itself writes the old text too, as an alias,
-    or the new one in a statement that stands for none with the old one.
+    for them, or a key of JSON on a command line which was a parameter's name. So with a key by which what a file holds
+    is asked, and that nothing puts there, where the one of before is still written to the file of the same name. Silent
+    where the change itself writes the old text too, as an alias, or the new one in a statement that stands for none
+    with the old one.
 
 Why is this bad
     Who writes and who reads no longer mean the same: a checkpoint that is not found, a KeyError, a setting that is not

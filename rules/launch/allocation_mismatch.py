@@ -37,6 +37,7 @@ RULE = Rule(
 )
 
 
+_ATTACHED = re.compile(r"-[A-Za-z][0-9]+")
 _DEVICE = re.compile(r"(?:[\w.-]+=)?cuda:([0-9]{1,3})")
 
 
@@ -50,18 +51,23 @@ class _Asked(NamedTuple):
 
 def check_project(project: Project) -> Iterator[Finding]:
     for launch in project.analysis(Launches).all:
+        if any(_ATTACHED.fullmatch(name) for name in launch.steps):
+            continue  # `srun -N1`
         if launch.directives and launch.engine in ("torchrun", "accelerate", "deepspeed", "colossalai"):
             nodes = _nodes(launch)
             yield from _about_nodes(launch, nodes)
             yield from _about_processes(launch, nodes)
             yield from _about_tasks(launch, nodes)
         yield from _about_devices(launch)
-        yield from _about_numbers(launch)
+        yield from _about_numbers(project, launch)
 
 
-def _about_numbers(launch: Launch) -> Iterator[Finding]:
+def _about_numbers(project: Project, launch: Launch) -> Iterator[Finding]:
     """A device that is named by its number among all, where the program sees some, which are counted from 0."""
+    source = project.files.get(launch.path)
     seen = launch.visible_devices()
+    if source is None or source.data.count(b"CUDA_VISIBLE_DEVICES") > 1:
+        return  # another place of the script may say otherwise
     for field in arguments_of(launch) if seen is not None and launch.devices is not None else ():
         found = _DEVICE.fullmatch(field.text) if field.known else None
         if found is not None and seen is not None and int(found[1]) >= seen and launch.devices is not None:
@@ -82,7 +88,7 @@ def _about_devices(launch: Launch) -> Iterator[Finding]:
     field = launch.launcher_option("num_processes") if launch.engine == "accelerate" else launch.processes
     started = field.integer() if field is not None else None
     seen = launch.visible_devices()
-    chosen = launch.launcher_option("gpu_ids", "cpu", "use_cpu") is not None
+    chosen = launch.launcher_option("gpu_ids") is not None or launch.on_cpu
     if launch.engine not in ("torchrun", "accelerate") or field is None or started is None or seen is None or chosen:
         return
     if started > seen and launch.node_count() == 1 and launch.devices is not None:
@@ -118,6 +124,11 @@ def _about_processes(launch: Launch, nodes: _Asked | None) -> Iterator[Finding]:
     asked = _gpus(launch, nodes)
     if field is None or started is None or asked is None or asked.number == started or asked.number < 1:
         return
+    of_accelerate = launch.engine == "accelerate"
+    if of_accelerate and (
+        launch.on_cpu or started < asked.number and (field.integer() == 1 or launch.devices is not None)
+    ):
+        return  # a small step of the job, or one beside others
     if started > asked.number:
         message = (
             f"`{launch.engine}` starts {started} processes on each node, but the job has {asked.number} GPUs there"

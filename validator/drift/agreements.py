@@ -255,8 +255,8 @@ def _for_one(pair: Pair, edit: Edit, new: list[Statement]) -> Iterator[Apart]:
 
 
 def _among_others(pair: Pair, edit: Edit, new: list[Statement]) -> Iterator[Apart]:
-    """A group that is another one since the change, where other calls of the function are still passed the one of
-    before by the same keyword."""
+    """A group that is asked for otherwise since the change (`get_group(with_context=True)`), where other calls of the
+    function are still passed the one of before by the same keyword."""
     assert edit.old is not None
     assert edit.new is not None
     before, after = (list(_groups(statement)) for statement in (edit.old, edit.new))
@@ -270,8 +270,8 @@ def _among_others(pair: Pair, edit: Edit, new: list[Statement]) -> Iterator[Apar
         same = [each for _, name, each in rows if name == keyword and alike_syntax(each, was)]
         if alike_syntax(was, now) or not same:
             continue
-        if isinstance(now, ast.Constant) or not axes_of(last_name(was)):
-            continue
+        if not axes_of(last_name(was)) or not isinstance(now, ast.Call) or last_name(now) != last_name(was):
+            continue  # a group by another name is told by that (MP906)
         text = (
             f"`{called_as}` works among `{_cut(ast.unparse(now))}` since the change, and line {same[0].lineno} still "
             f"among `{_cut(ast.unparse(was))}`"

@@ -58,7 +58,7 @@ _NODES = {
 }  # fmt: skip
 
 
-_OF_FILE = ("num_processes", "num_machines")  # what a file of Accelerate says of sizes
+_OF_FILE = ("num_processes", "num_machines", "use_cpu")  # what a file of Accelerate says of sizes and devices
 _SEPARATORS = frozenset({"&&", "||", ";", "|"})
 
 
@@ -118,6 +118,13 @@ class Launch:
     def _size(self, names: Sequence[str]) -> Field | None:
         given = self.launcher_option(*names)
         return given or next((self.in_file[name] for name in names if name in self.in_file), None)
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether Accelerate is told to compute without GPUs."""
+        said = self.in_file.get("use_cpu")
+        told = said is not None and said.text.lower() in ("true", "yes", "1")
+        return told or self.launcher_option("cpu", "use_cpu") is not None
 
     def processes_per_node(self) -> int | None:
         """Processes per node, where the launcher says so."""
@@ -465,7 +472,9 @@ def _options(engine: str, fields: list[Field]) -> tuple[dict[str, Field], Field 
                 return options, given, True, fields[index + 1 :]
         elif given is not None:
             options[name] = given
-        elif name not in _FLAGS[engine] and index + 1 < len(fields):
+        elif name in _FLAGS[engine]:
+            options[name] = each
+        elif index + 1 < len(fields):
             options[name] = fields[index + 1]
             index += 1
         index += 1

@@ -16,7 +16,7 @@ from functools import cached_property
 from validator.analysis.commands.fields import Field
 from validator.analysis.commands.launch import Launch, Launches, arguments_of
 from validator.analysis.recipes.loaded import LoadedFiles
-from validator.facts.config_files import MAPPING, Scalar, Setting, Settings
+from validator.facts.config_files import MAPPING, Scalar, Setting, Settings, settings_of
 from validator.facts.model import At
 from validator.files.naming import paths_around
 from validator.project import Method, Module, Project
@@ -161,11 +161,19 @@ class Compositions:
         words = {each.text for each in arguments_of(launch)}
         if main is None or not words.isdisjoint(("-m", "--multirun")) or any("hydra" in word for word in words):
             return []
-        path = f"{main[0]}/{main[1]}.yaml"
-        own = self.compose(path)[0].children.get("hydra") if path in self.files else None
-        if own is None or not own.children.keys() & {"mode", "sweeper"}:
-            return [o for o in _overrides(launch) if o.sign != "~" and o.value.known and _lists_runs(o.value.text)]
-        return []
+        if launch.module is None or b"multirun" in launch.module.source.data or self._asks_for_runs:
+            return []
+        return [o for o in _overrides(launch) if o.sign != "~" and o.value.known and _lists_runs(o.value.text)]
+
+    @cached_property
+    def _asks_for_runs(self) -> bool:
+        """Whether some file of the project tells Hydra to make several runs: it may be chosen by any word."""
+        return any(
+            each.path[:2] in (("hydra", "mode"), ("hydra", "sweeper"))
+            for source in self.project.files.values()
+            if source.facts.language == "yaml"
+            for each in settings_of(source).settings
+        )
 
     def _loaded(self, launch: Launch) -> Composition | None:
         path = self._loaded_files.path(launch)

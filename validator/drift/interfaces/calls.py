@@ -295,8 +295,8 @@ def _reached(side: Side, unit: Unit, number: int, name: str) -> tuple[tuple[Meth
     if _is_wrapped(unit, number, name) or side.is_made_by_library(unit, number):
         return (), False
     of_project = [m for m in side.methods.get(name, ()) if m.cls is not None and _may_serve(unit, m)]
-    if name in of_libraries():  # nothing but how the object is called tells that it is the project's
-        called = named_alike(_name_of(unit, value.args[0]), of_project)
+    if name in of_libraries():  # how the object is called, and that the method is registered, tell whose it is
+        called = [each for each in named_alike(_name_of(unit, value.args[0]), of_project) if each.facts.decorators]
         of_project = called if len(called) < len(of_project) else []
     return tuple(of_project), False
 

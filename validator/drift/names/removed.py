@@ -7,6 +7,7 @@ asked for it before and still does was left behind.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
@@ -14,6 +15,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.definitions import PLAIN_BASES, ClassDef, External, Missing, Module, Unknown
+from validator.domains.axes import axes_of
 from validator.drift.change import Change, Side
 from validator.drift.names.dispatched import Asked, asked_by_name
 from validator.drift.names.occurrences import Occurrence, link_of
@@ -29,6 +31,7 @@ from validator.models.members import is_known, is_telling, of_libraries
 # A definition that by itself says what the name is; keywords, settings and texts may define it by passing it on.
 _PLAIN = frozenset({"function", "class", "variable", "attribute", "key", "field", "option"})
 _WRITING = frozenset({"setattr", "vars", "__setattr__", "__dict__"})
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _LIKE = 0.6  # of the letters of two names
 _CALLABLE = frozenset({"function", "class"})
 _GIVEN = frozenset({"option", "field", "key", "setting"})  # what users and files give a value
@@ -125,7 +128,12 @@ class Names:
         here = [row for row in code if not is_test(row.path)]
         if here and kind == "key" and name in self._replaced and all(map(_is_default, here)):
             return Lost(name, kind, rows[0], "", None, tuple(here))
-        if here and all(map(_is_of_environment, (*rows, *now))) and all(row.role == "tries" for row in here):
+        of_ranks = here and all(map(_is_of_environment, (*rows, *now))) and any(map(_tells_rank, rows))
+        if (
+            of_ranks
+            and name not in self.after.flow.models.ranks["environment"]
+            and all(r.role == "tries" for r in here)
+        ):
             return Lost(name, kind, rows[0], "", None, tuple(here))  # each reader has its default now
         if defining := [row for row in here if _defines(row, kind)]:
             given = self._handed_on(rows, code, defining) if kind in _GIVEN else None
@@ -508,6 +516,16 @@ def _is_of_environment(row: Occurrence) -> bool:
         return False
     owner = asked_of(row.unit, row) if row.role == "tries" else -1
     return row.link == "environ" or owner >= 0 and row.unit.code.values[owner].data == "environ"
+
+
+def _tells_rank(row: Occurrence) -> bool:
+    """Whether what is kept under a key speaks of a rank or a group: no reader has it from elsewhere."""
+    values = row.unit.code.values if row.unit is not None else []
+    for user in row.unit.users.get(row.number, ()) if row.unit is not None else ():
+        if values[user].op == "store_item" and row.unit is not None and (at := values[values[user].args[2]].at):
+            names = _IDENTIFIER.findall(row.unit.text(at))
+            return any("rank" in name.lower() or axes_of(name) for name in names)
+    return False
 
 
 def _stores(rows: list[Occurrence]) -> list[Occurrence]:

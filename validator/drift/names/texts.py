@@ -81,7 +81,7 @@ class Texts:
         if not others:
             return None
         sought = any(_is_sought(self.change.after, text) for text in (old, new))
-        sought = sought or all(_FILE.fullmatch(text) for text in (old, new))
+        sought = sought or self._pairs[old, new] < _SEVERAL and all(_FILE.fullmatch(text) for text in (old, new))
         return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(drop.new), old, new, tuple(others), sought)
 
     def _is_of_a_name(self, drop: Drop, old: str, new: str) -> bool:

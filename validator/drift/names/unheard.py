@@ -124,13 +124,15 @@ class UnheardNames:
 
     def _given_to(self, asking: Occurrence, old: str) -> list[Occurrence]:
         """Where the old name is given still to what an object is that is asked for another one: to what is called like
-        it, or, of a key, to what is put into the file from which it comes."""
+        it; of a key, to what is put into the file from which it comes."""
         link, files = link_at(asking), self._file_names(asking) if asking.kind == "key" else frozenset[str]()
         kind = "attribute" if asking.kind == "getattr" else "key"
         rows = [
             r for r in self.after.occurrences(old) if r.role == "defines" and r.kind == kind and not is_test(r.path)
         ]
-        return [row for row in rows if link and link_at(row) == link or files and files & self._file_names(row)]
+        if asking.kind == "key":  # whatever is called alike, a library may have put keys there
+            return [row for row in rows if files & self._file_names(row)]
+        return [row for row in rows if link and link_at(row) == link]
 
     @staticmethod
     def _file_names(row: Occurrence) -> frozenset[str]:

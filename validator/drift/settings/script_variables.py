@@ -1,9 +1,14 @@
-"""Variables of a shell script that a change sets no longer, and that the script still reads."""
+"""Variables of a shell script that a change renamed, and that the script still reads by their old names.
+
+A variable that a script does not set may come from whoever starts it. So only one counts in whose place the script sets
+another one of nearly the same name.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from difflib import SequenceMatcher
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,11 +20,12 @@ from validator.flow.queries.outside_program import is_test
 _NAME = re.compile(r"(?<![\w$])[A-Za-z_]\w*")
 _WITH_DEFAULT = ("-", ":-", "=", ":=", "+", ":+", "?", ":?")  # the script reckons with a variable that is not set
 _READING = frozenset({"read", "mapfile", "readarray", "getopts", "declare", "local", "typeset"})
+_LIKE = 0.75  # of the letters of two names
 _TAKING_OVER = frozenset({"source", "."})
 
 
 class LostInScript(NamedTuple):
-    """A variable that nothing sets since the change, where it is read, and one that came in its place, if any."""
+    """A variable that nothing sets since the change, where it is read, and the one that came in its place."""
 
     path: str
     name: str
@@ -45,8 +51,9 @@ class ScriptVariables:
             gone, came = _set_in(before) - _set_in(after), _set_in(after) - _set_in(before)
             read_before, read = _read_in(before), _read_in(after)
             for name in sorted(gone & read_before.keys() & read.keys() - self._set_elsewhere(sources[1].path, after)):
-                new = next(iter(came)) if len(came) == 1 else ""
-                found.append(LostInScript(sources[1].path, name, read[name][0], tuple(read[name][1:]), new))
+                new = next((each for each in sorted(came) if _are_near(name, each)), "")
+                if new and new in read:
+                    found.append(LostInScript(sources[1].path, name, read[name][0], tuple(read[name][1:]), new))
         return found
 
     def _set_elsewhere(self, path: str, script: Script) -> frozenset[str]:
@@ -58,6 +65,11 @@ class ScriptVariables:
             return frozenset(name for other in others for name in _set_in(other))
         assigns = (each for other in others for each in parts(other) if isinstance(each, Assign))
         return frozenset(each.name for each in assigns if each.keyword == "export")
+
+
+def _are_near(one: str, other: str) -> bool:
+    """Whether two names differ by few letters, or one has a word more."""
+    return SequenceMatcher(None, one.lower(), other.lower()).ratio() >= _LIKE
 
 
 def _first(command: Command) -> str:

@@ -29,6 +29,10 @@ _WRAPPING = frozenset({
     "detach", "full_tensor", "to_local", "max", "min", "unwrap_model", "ceil", "wait",
 })  # fmt: skip
 _OF_RANKS = frozenset({"full_tensor", "to_local", "wait", "sorted", "sort", "unwrap_model"})
+# Words for models whose parts each rank has for itself.
+_SPREAD = frozenset({
+    "zero", "zero3", "fsdp", "shard", "shards", "sharded", "sharding", "partition", "partitions", "partitioned", "dcp",
+})  # fmt: skip
 DEVICES = frozenset({"cuda", "to", "npu", "xpu", "cpu"})
 
 
@@ -320,7 +324,8 @@ def _leaves_some_ranks(drop: Drop) -> bool:
     """Whether a condition let in one rank, and all of them in a case that went: `rank == 0 or engine.is_sharded()`."""
     if not isinstance(drop.old, ast.BoolOp) or not isinstance(drop.old.op, ast.Or) or isinstance(drop.new, ast.BoolOp):
         return False
-    return isinstance(drop.new, ast.Compare) and is_about_rank(drop.new)
+    spread = any(_SPREAD & set(name.lower().split("_")) for name in words_of(drop.part, drop.pair.old))
+    return spread and isinstance(drop.new, ast.Compare) and is_about_rank(drop.new)
 
 
 def _counts_others(drop: Drop) -> bool:
