@@ -64,20 +64,19 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _about_numbers(project: Project, launch: Launch) -> Iterator[Finding]:
     """A device that is named by its number among all, where the program sees some, which are counted from 0."""
-    source = project.files.get(launch.path)
-    seen = launch.visible_devices()
-    if source is None or source.data.count(b"CUDA_VISIBLE_DEVICES") > 1:
+    source, seen, devices = project.files.get(launch.path), launch.visible_devices(), launch.devices
+    if source is None or seen is None or devices is None or source.data.count(b"CUDA_VISIBLE_DEVICES") > 1:
         return  # another place of the script may say otherwise
-    for field in arguments_of(launch) if seen is not None and launch.devices is not None else ():
+    home = devices.home
+    for field in arguments_of(launch):
         found = _DEVICE.fullmatch(field.text) if field.known else None
-        if found is not None and seen is not None and int(found[1]) >= seen and launch.devices is not None:
-            home = launch.devices.home
+        if found is not None and int(found[1]) >= seen:
             yield RULE.finding(
                 field.place.path,
                 span(field),
                 f"`{launch.name}` is told `cuda:{found[1]}`, and sees {seen} devices, which are counted from 0",
                 help="give its place among the devices of `CUDA_VISIBLE_DEVICES`",
-                related=[Related(home.path, home.line, f"`{launch.devices.text}` is set here")],
+                related=[Related(home.path, home.line, f"`{devices.text}` is set here")],
                 context=f"{launch.name}:device:{found[1]}",
                 severity="warning",
             )

@@ -39,6 +39,11 @@ class Word(NamedTuple):
     pieces: tuple[Piece, ...]
     at: At
 
+    @property
+    def text(self) -> str:
+        """The pieces one behind another: of an expansion what is expanded."""
+        return "".join(piece.value for piece in self.pieces)
+
 
 class Assign(NamedTuple):
     """`NAME=value`, `NAME+=value`, `NAME=(items…)`; `keyword` is `export`, `local`, … or empty."""

@@ -553,7 +553,7 @@ def _plain(word: Word) -> str | None:
     """The text of a word without expansions."""
     if any(piece.kind != "text" for piece in word.pieces):
         return None
-    return "".join(piece.value for piece in word.pieces)
+    return word.text
 
 
 def _remote(names: list[str | None], words: list[Word]) -> Word | None:

@@ -85,6 +85,21 @@ def _named(axes: Axes) -> str:
     return _NAMES.get(axes) or f"the {' and '.join(sorted(axes))} ranks"
 
 
+_OF_MESH = """
+from torch.distributed.device_mesh import init_device_mesh
+from torch.utils.data import DistributedSampler
+
+def sampler_of(rows, sp):
+    mesh = init_device_mesh("cuda", (4, 2), mesh_dim_names=("dp", "sp"))
+    if sp > 1:
+        rank = mesh.get_local_rank("{dimension}")
+        size = mesh.size(0)
+    else:
+        rank = mesh.get_rank()
+        size = mesh.size()
+    return DistributedSampler(rows, num_replicas=size, rank=rank){mark}
+"""
+
 INCORRECT = [
     """
 import os
@@ -144,20 +159,7 @@ class Data:
         return rows + self.files[int(os.environ["RANK"])::processes()]  # error: MP549
 """,
     # by the dimensions of a mesh; one condition chooses both
-    """
-from torch.distributed.device_mesh import init_device_mesh
-from torch.utils.data import DistributedSampler
-
-def sampler_of(rows, sp):
-    mesh = init_device_mesh("cuda", (4, 2), mesh_dim_names=("dp", "sp"))
-    if sp > 1:
-        rank = mesh.get_local_rank("sp")
-        size = mesh.size(0)
-    else:
-        rank = mesh.get_rank()
-        size = mesh.size()
-    return DistributedSampler(rows, num_replicas=size, rank=rank)  # error: MP549
-""",
+    _OF_MESH.format(dimension="sp", mark="  # error: MP549"),
 ]
 
 CORRECT = [
@@ -217,18 +219,5 @@ def main(dataset):
     size = torch.cuda.device_count()
     mp.spawn(work, args=(size, dataset), nprocs=size)
 """,
-    """
-from torch.distributed.device_mesh import init_device_mesh
-from torch.utils.data import DistributedSampler
-
-def sampler_of(rows, sp):
-    mesh = init_device_mesh("cuda", (4, 2), mesh_dim_names=("dp", "sp"))
-    if sp > 1:
-        rank = mesh.get_local_rank("dp")
-        size = mesh.size(0)
-    else:
-        rank = mesh.get_rank()
-        size = mesh.size()
-    return DistributedSampler(rows, num_replicas=size, rank=rank)
-""",
+    _OF_MESH.format(dimension="dp", mark=""),
 ]

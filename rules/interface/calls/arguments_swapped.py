@@ -37,11 +37,11 @@ from validator.analysis.commands.same_names import singular
 from validator.analysis.symmetric import is_symmetric
 from validator.facts.model import At, Call, Guard, Param
 from validator.finding import Finding, Related
-from validator.flow.callgraph.dispatch import dispatched, dispatched_by_libraries
+from validator.flow.callgraph.dispatch import Dispatches
 from validator.flow.callgraph.indirect_calls import OF_LIBRARY
 from validator.flow.objects import Callee, Objects
 from validator.flow.program.unit import Unit
-from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_test
 from validator.flow.values import UNKNOWN
 from validator.project import ClassDef, Method, Project
@@ -105,8 +105,7 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _by_name(project: Project) -> Iterator[Finding]:
     """Calls of a method that a text names: `run("save", step, tag)`."""
-    queries = project.analysis(Queries)
-    for each in (*dispatched(queries), *dispatched_by_libraries(queries)):
+    for each in project.analysis(Dispatches).all:
         if each.sent is None or MEANT.search(each.name.lower()) or is_meant(each.call):
             continue
         names, (methods, _) = _names(each.sent), methods_asked_for(project, each)
@@ -421,6 +420,19 @@ def _variables(node: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
 
 
+_RPC = """
+class Worker:
+    def update_weight(self, name, dtype, shape, handles=None, empty_cache=False):
+        return name, dtype, shape, handles, empty_cache
+
+class Actor:
+    def __init__(self, llm):
+        self.llm = llm
+
+    def update_weight(self, name, dtype, shape, {handles}empty_cache=False):
+        return self.llm.collective_rpc("update_weight", args=(name, dtype, shape, {handles}empty_cache)){mark}
+"""
+
 INCORRECT = [
     """
 class Layer:
@@ -529,18 +541,7 @@ def collate(rows):
     )
 """,
     # a method that a library has workers of the project run by its name
-    """
-class Worker:
-    def update_weight(self, name, dtype, shape, handles=None, empty_cache=False):
-        return name, dtype, shape, handles, empty_cache
-
-class Actor:
-    def __init__(self, llm):
-        self.llm = llm
-
-    def update_weight(self, name, dtype, shape, empty_cache=False):
-        return self.llm.collective_rpc("update_weight", args=(name, dtype, shape, empty_cache))  # error: MP145
-""",
+    _RPC.format(handles="", mark="  # error: MP145"),
 ]
 
 CORRECT = [
@@ -747,16 +748,5 @@ def step(net, batch):
     target = batch.target
     return l1_loss(target, output) + mse(target, output)
 """,
-    """
-class Worker:
-    def update_weight(self, name, dtype, shape, handles=None, empty_cache=False):
-        return name, dtype, shape, handles, empty_cache
-
-class Actor:
-    def __init__(self, llm):
-        self.llm = llm
-
-    def update_weight(self, name, dtype, shape, handles, empty_cache=False):
-        return self.llm.collective_rpc("update_weight", args=(name, dtype, shape, handles, empty_cache))
-""",
+    _RPC.format(handles="handles, ", mark=""),
 ]

@@ -22,10 +22,9 @@ from collections.abc import Iterable, Iterator
 
 from validator.analysis.interfaces.binding import Misfit, keeps_signature, misfit_of, parameters, written
 from validator.finding import Finding, Related, Severity
-from validator.flow.callgraph.dispatch import Dispatched, dispatched, dispatched_by_libraries
+from validator.flow.callgraph.dispatch import Dispatched, Dispatches
 from validator.flow.constructors import REMOTE
 from validator.flow.objects import Objects
-from validator.flow.queries.base import Queries
 from validator.flow.queries.outside_program import is_test
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
@@ -35,8 +34,7 @@ RULE = Rule("MP136", "dispatched-call-refused", "error", stable_since="0.3.0", s
 
 def check_project(project: Project) -> Iterator[Finding]:
     by_name: dict[str, list[Dispatched]] = {}
-    queries = project.analysis(Queries)
-    for each in (*dispatched(queries), *dispatched_by_libraries(queries)):
+    for each in project.analysis(Dispatches).all:
         by_name.setdefault(each.name, []).append(each)
     for found in by_name.values():
         calls = [each for each in found if each.sent is not None]

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from validator.analysis.interfaces.members import Members
 from validator.errors import nearest
 from validator.finding import Finding, Related, Severity
-from validator.flow.callgraph.dispatch import dispatched
+from validator.flow.callgraph.dispatch import Dispatches
 from validator.flow.objects import Held, Objects
 from validator.flow.queries.base import Place, Queries
 from validator.models.members import is_telling
@@ -39,7 +39,7 @@ _LETTERS = 3  # so many letters of a name that is put together tell it from othe
 def check_project(project: Project) -> Iterator[Finding]:
     yield from _put_together(project)
     objects = project.analysis(Objects)
-    for each in dispatched(project.analysis(Queries)):
+    for each in project.analysis(Dispatches).by_program:
         if any(o[0] in ("ext", "made") for o in each.asking.operand(1).closed.objs):
             continue  # a library's
         held = objects.held(each.asking.operand(1))

@@ -211,8 +211,9 @@ class Launches:
             return
         sources = (self._by_path.get(path) for path in paths_around(given.text, script.absolute))
         source = next((each for each in sources if each is not None), None)
-        for name in _OF_FILE if source is not None else ():
-            assert source is not None
+        if source is None:
+            return
+        for name in _OF_FILE:
             setting = settings_of(source).get(name)
             if name not in launch.options and setting is not None and setting.kind == "scalar":
                 line, column, _, end = setting.value_at

@@ -435,7 +435,7 @@ def _ends(body: tuple[Statement, ...]) -> bool:
         return _ends(last.body)
     if not isinstance(last, Command) or not last.words:
         return False
-    return "".join(piece.value for piece in last.words[0].pieces) in _ENDS
+    return last.words[0].text in _ENDS
 
 
 def _assigns(statements: tuple[Statement, ...]) -> Iterator[Assign]:

@@ -7,7 +7,6 @@ asked for it before and still does was left behind.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
@@ -22,6 +21,7 @@ from validator.drift.names.occurrences import Occurrence, link_of
 from validator.drift.names.renames import Renames
 from validator.drift.names.saved_keys import is_expected
 from validator.drift.statements.drops import Drops
+from validator.drift.statements.intention import words_in
 from validator.facts.model import At
 from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
@@ -31,7 +31,6 @@ from validator.models.members import is_known, is_telling, of_libraries
 # A definition that by itself says what the name is; keywords, settings and texts may define it by passing it on.
 _PLAIN = frozenset({"function", "class", "variable", "attribute", "key", "field", "option"})
 _WRITING = frozenset({"setattr", "vars", "__setattr__", "__dict__"})
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _LIKE = 0.6  # of the letters of two names
 _CALLABLE = frozenset({"function", "class"})
 _GIVEN = frozenset({"option", "field", "key", "setting"})  # what users and files give a value
@@ -520,12 +519,13 @@ def _is_of_environment(row: Occurrence) -> bool:
 
 def _tells_rank(row: Occurrence) -> bool:
     """Whether what is kept under a key speaks of a rank or a group: no reader has it from elsewhere."""
-    values = row.unit.code.values if row.unit is not None else []
-    for user in row.unit.users.get(row.number, ()) if row.unit is not None else ():
-        if values[user].op == "store_item" and row.unit is not None and (at := values[values[user].args[2]].at):
-            names = _IDENTIFIER.findall(row.unit.text(at))
-            return any("rank" in name.lower() or axes_of(name) for name in names)
-    return False
+    if row.unit is None:
+        return False
+    values = row.unit.code.values
+    users = (values[user] for user in row.unit.users.get(row.number, ()))
+    kept = [values[user.args[2]].at for user in users if user.op == "store_item"]
+    names = (name for at in kept if at for name in words_in(row.unit.text(at)))
+    return any("rank" in name.lower() or axes_of(name) for name in names)
 
 
 def _stores(rows: list[Occurrence]) -> list[Occurrence]:

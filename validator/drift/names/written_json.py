@@ -66,7 +66,7 @@ def _written(source: SourceFile) -> dict[Key, tuple[object, At]]:
     script = source.facts.extra.get("script")
     found: dict[Key, tuple[object, At]] = {}
     for word in parts(script) if isinstance(script, Script) else ():
-        text = "".join(piece.value for piece in word.pieces) if isinstance(word, Word) else ""
+        text = word.text if isinstance(word, Word) else ""
         name, _, value = text.partition("=") if not text.startswith("{") else ("", "", text)
         if value.startswith("{") and isinstance(word, Word):
             found |= {(name, *key): (each, word.at) for key, each in _keys(value)}

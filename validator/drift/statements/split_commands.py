@@ -56,5 +56,4 @@ def _spelled(word: Word) -> str:
 
 def _first(command: Command) -> str:
     """The words by which people know a command."""
-    words = ("".join(piece.value for piece in word.pieces) for word in command.words[:2])
-    return " ".join(words)
+    return " ".join(word.text for word in command.words[:2])

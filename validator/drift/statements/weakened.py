@@ -61,7 +61,7 @@ class Weakened:
         if isinstance(drop.part, ast.keyword):
             telling = frozenset({drop.part.arg or "", *words_of(drop.part.value, drop.pair.old)})
         elif drop.kind == "call" and isinstance(drop.part, ast.Call):
-            telling = frozenset({last_name(drop.part.func)})
+            telling = frozenset({_called(drop)})
         came = words_of(drop.new, unit) if drop.kind in ("name", "constant") else frozenset()
         if drop.kind == "name":  # what both say tells nothing of why one stands for the other
             telling, came = telling - came, came - telling

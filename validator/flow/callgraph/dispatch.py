@@ -7,6 +7,7 @@ Libraries do the same (`[by_name]` in the tables): `llm.collective_rpc("save", a
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 from validator.facts.model import Argument, Call
@@ -14,6 +15,7 @@ from validator.flow.program.unit import Unit, implicit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
 from validator.models import Row
+from validator.project import Project
 
 SENDING = frozenset({"remote", "options"})  # Ray: `method.options(…).remote(…)`
 _SPREADS = ("*", "**")
@@ -43,8 +45,24 @@ class Sent(NamedTuple):
     argument: Place
 
 
-def dispatched(queries: Queries) -> Iterator[Dispatched]:
-    """All methods that the program asks for through a function to which the name is passed as a text."""
+class Dispatches:
+    """The methods that a program has run by a text; asked for with `project.analysis(Dispatches)`."""
+
+    def __init__(self, project: Project) -> None:
+        self._queries: Queries = project.analysis(Queries)
+
+    @cached_property
+    def by_program(self) -> tuple[Dispatched, ...]:
+        """Those that it asks for through a function of its own to which the name is passed."""
+        return tuple(_dispatched(self._queries))
+
+    @cached_property
+    def all(self) -> tuple[Dispatched, ...]:
+        """The same, and those that it has a library run."""
+        return (*self.by_program, *_dispatched_by_libraries(self._queries))
+
+
+def _dispatched(queries: Queries) -> Iterator[Dispatched]:
     seen: set[tuple[Place, Place]] = set()
     for asking in queries.called_in_program(frozenset({"getattr"})):
         position = _named_by(asking)
@@ -57,8 +75,7 @@ def dispatched(queries: Queries) -> Iterator[Dispatched]:
             yield Dispatched(asking, call, text, as_call(asking, sent) if sent is not None else None, guessed)
 
 
-def dispatched_by_libraries(queries: Queries) -> Iterator[Dispatched]:
-    """All methods that the program has a library run by a text."""
+def _dispatched_by_libraries(queries: Queries) -> Iterator[Dispatched]:
     rows = queries.flow.models.by_name
     for asking in queries.named_anywhere(*rows):
         row = rows[asking.method]
