@@ -110,29 +110,29 @@ class UnheardNames:
             asking = next((row for row in rows if row.path == drop.pair.new.path and row.at == at), None)
             if asking is None or asking.kind not in ("getattr", "key"):
                 continue
-            others = [row for row in (*self.change.before.occurrences(new), *rows) if not is_test(row.path)]
-            if asking.kind == "key":  # an attribute of that name is something else
-                others = [row for row in others if row.kind != "attribute" and row.at != at]
-            elif all(row.kind == "getattr" for row in rows) and not any(self.change.before.occurrences(new)):
-                others = []
-            if others:
+            if self._is_given(asking, rows):
                 continue
             stored = [(row.path, row.at[0]) for row in self._given_to(asking, old)]
             if stored and (is_telling(old) or asking.kind == "key"):
                 found[old, new] = Replaced(drop.pair.new, at, old, new, tuple(stored))
         return list(found.values())
 
+    def _is_given(self, asking: Occurrence, rows: list[Occurrence]) -> bool:
+        """Whether anything but who asks has a name, or had it before the change. `rows`: where it stands now."""
+        earlier = [row for row in self.change.before.occurrences(asking.name) if not is_test(row.path)]
+        if asking.kind == "key":  # an attribute of that name is something else
+            return any(row.kind != "attribute" and row.at != asking.at for row in (*earlier, *rows))
+        return any(self.change.before.occurrences(asking.name)) or any(row.kind != "getattr" for row in rows)
+
     def _given_to(self, asking: Occurrence, old: str) -> list[Occurrence]:
         """Where the old name is given still to what an object is that is asked for another one: to what is called like
         it; of a key, to what is put into the file from which it comes."""
-        link, files = link_at(asking), self._file_names(asking) if asking.kind == "key" else frozenset[str]()
-        kind = "attribute" if asking.kind == "getattr" else "key"
-        rows = [
-            r for r in self.after.occurrences(old) if r.role == "defines" and r.kind == kind and not is_test(r.path)
-        ]
+        rows = [row for row in self.after.occurrences(old) if row.role == "defines" and not is_test(row.path)]
         if asking.kind == "key":  # whatever is called alike, a library may have put keys there
-            return [row for row in rows if files & self._file_names(row)]
-        return [row for row in rows if link and link_at(row) == link]
+            files = self._file_names(asking)
+            return [row for row in rows if row.kind == "key" and files & self._file_names(row)]
+        link = link_at(asking)
+        return [row for row in rows if row.kind == "attribute" and link and link_at(row) == link]
 
     @staticmethod
     def _file_names(row: Occurrence) -> frozenset[str]:
