@@ -88,20 +88,22 @@ def _of_functions(project: Project, read: dict[Method, frozenset[str]]) -> Itera
     for function in project.functions():
         by_name.setdefault(function.name, []).append(function)
     for function, keys in read.items():
-        if is_test(function.path):
+        kin = _kin(function)
+        if is_test(function.path) or kin and not keys:  # what one of them takes all are passed
             continue
         taken = {p.name for each in by_name[function.name] for p in each.facts.params} | keys
         taken |= {key for each in by_name[function.name] if each is not function for key in read.get(each, ())}
-        own = {p.name for each in (function, *_kin(function)) for p in each.facts.params} | keys
-        own |= {key for each in _kin(function) for key in read.get(each, ())}
+        own = {p.name for each in (function, *kin) for p in each.facts.params} | keys
+        own |= {key for each in kin for key in read.get(each, ())}
         for caller, call in objects.callers(function):
-            lost = [each for each in call.args if each.keyword not in (*_UNPACKED, *own)]
-            if not lost or is_test(caller.path) or _is_tried(call.guards):
+            dropped = [each for each in call.args if each.keyword not in (*_UNPACKED, *own)]
+            if not dropped or is_test(caller.path) or _is_tried(call.guards):
                 continue
-            near = [each for each in lost if _is_nearly_asked(each, keys, call)]
-            if not (near and _is_made_as(objects, caller, call, function)):  # else nobody else is meant
-                near = [each for each in lost if each.keyword not in taken] if not _kin(function) else []
-            lost = near if keys else _like_parameters(function, call, near)
+            lost = [each for each in dropped if each.keyword not in taken] if not kin else []
+            near = [each for each in dropped if each not in lost and _is_nearly_asked(each, keys, call)]
+            if near and _is_made_as(objects, caller, call, function):  # nobody else is meant
+                lost += near
+            lost = lost if keys else _like_parameters(function, call, lost)
             if lost and objects.reaches_only(caller, call, function):
                 yield from (_swallowed(function, caller, each, keys) for each in lost)
 
