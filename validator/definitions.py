@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from validator.facts.model import Class, FileFacts, Function, Import
+from validator.facts.model import At, Class, FileFacts, Function, Import
 from validator.facts.text import Text
 from validator.files import naming
 from validator.source import SourceFile
@@ -46,6 +46,25 @@ class Value(NamedTuple):
     name: str
 
 
+def _meant(facts: FileFacts) -> Iterator[Class]:
+    """The classes of a file; of several of one name the last, or, where conditions choose, the one with the most
+    methods: the others stand in its place where a library is missing."""
+    by_name: dict[str, list[Class]] = {}
+    for each in facts.classes:
+        by_name.setdefault(each.qualname, []).append(each)
+    for rows in by_name.values():
+        if len(rows) == 1 or not all(each.guards for each in rows):
+            yield rows[-1]
+            continue
+        size = {each.at: sum(_is_inside(one.at, each.at) for one in facts.functions) for each in rows}
+        yield max(reversed(rows), key=lambda each: size[each.at])
+
+
+def _is_inside(at: At, around: At) -> bool:
+    """Whether a definition stands on the lines of another one."""
+    return around[0] <= at[0] and at[2] <= around[2]
+
+
 class Module:
     """A module of the project."""
 
@@ -61,10 +80,14 @@ class Module:
         self.imports: dict[tuple[str, str], Import] = {}  # (scope, bound name)
         for row in self.facts.imports:
             self.imports.setdefault((row.scope, row.bound_as), row)
-        for definition in self.facts.classes:
+        for definition in _meant(self.facts):
             self.classes[definition.qualname] = ClassDef(self, definition)
         for function in self.facts.functions:
             method = Method(self, function, self.classes.get(function.owner))
+            if method.cls is not None and not _is_inside(function.at, method.cls.facts.at):
+                self.functions.setdefault(function.qualname, method)  # of another class of that name
+                method.cls.add_other(method)
+                continue
             # of several definitions under one name the last that is no overload or accessor wins
             if function.qualname not in self.functions or not (function.is_overload or _is_accessor(function)):
                 self.functions[function.qualname] = method
@@ -243,6 +266,11 @@ class ClassDef:
     def add(self, method: Method) -> None:
         if method.name not in self.methods or not (method.facts.is_overload or _is_accessor(method.facts)):
             self.methods[method.name] = method
+        self.definitions.setdefault(method.name, []).append(method)
+
+    def add_other(self, method: Method) -> None:
+        """Add a method of another definition of the class, which may be the one that is run."""
+        self.methods.setdefault(method.name, method)
         self.definitions.setdefault(method.name, []).append(method)
 
     @cached_property

@@ -324,4 +324,37 @@ class Named(Base):
 
 print(Rpc(1).load(1), Rpc(1).has(1), Late(1).has(1), Named(1).has(1))
 """,
+    # two classes of one name: a condition chooses, and one of them only says what is missing
+    """\
+try:
+    import vllm
+except ImportError:
+    vllm = None
+
+
+class Base:
+    def __init__(self, name):
+        self.name = name
+
+
+if vllm is not None:
+
+    class Model(Base):
+        def __init__(self, name, **options):
+            super().__init__(name)
+            self.engine = vllm.LLM(name, **options)
+
+        def save(self, write):
+            return write(self.name, self.engine)
+
+else:
+
+    class Model(Base):
+        def __init__(self, *args, **options):
+            raise SystemError("vllm is missing")
+
+
+def main(write):
+    return Model("small").save(write)
+""",
 )

@@ -28,8 +28,8 @@ def element(at: Evaluation, iterable: Val) -> Val:
             continue  # of the loader beside it
         elif o[0] == "generator":
             found.append(yielded(at, o))
-        elif o[0] == "made" and any(each[0] in ("seq", "dict") for each in iterable.each):
-            continue  # what it holds stands beside it
+        elif o[0] == "made" and _holds_what_is_beside(at, o[1], iterable):
+            continue
         elif o[0] == "param":
             found.append(_of_passed(at, o[1]))
         elif o[0] in ("made", "ext", "inst", "self"):
@@ -40,6 +40,12 @@ def element(at: Evaluation, iterable: Val) -> Val:
             return NOT_YET
         result = UNKNOWN
     return Val(result.objs, result.v | v, result.n, result.p, inherited(result.state, iterable.state))
+
+
+def _holds_what_is_beside(at: Evaluation, made: str, iterable: Val) -> bool:
+    """Whether what something holds that a library made stands beside it, and is not another thing that may be there."""
+    row = at.models.call(made)
+    return (row is not None and row.elements is not None) and any(o[0] in ("seq", "dict") for o in iterable.each)
 
 
 def _of_passed(at: Evaluation, position: int) -> Val:
