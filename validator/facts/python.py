@@ -443,6 +443,18 @@ class _Extractor:
         self.scope, self.body, self.guards, self.name_errors_caught = outer
         self.finish(node.name, body, scope, self.text.at(node), self.name_at(node), node, params, definition_guards)
 
+    def decorator(self, node: ast.expr) -> str:
+        """The path of a decorator, of the standard library by its own name: `ft.cached_property` is of functools."""
+        path = path_of(node)
+        first, dot, rest = path.partition(".")
+        name, call, _ = first.partition("()")
+        for row in reversed(self.imports):
+            if row.bound_as == name and row.asname and not row.level:
+                if row.module.partition(".")[0] in sys.stdlib_module_names:
+                    return ".".join(filter(None, (row.module, row.name))) + call + dot + rest
+                break
+        return path
+
     def enter_generic(self, node: ast.AST) -> None:
         """PEP 695: the scope between a definition and its surroundings that binds its type parameters."""
         if names := type_parameters(node):
@@ -454,7 +466,7 @@ class _Extractor:
         self.functions.append(Function(
             name, body.qualname, body.owner, at, name_at, params,
             self.text.segment(node.returns) if node is not None and node.returns is not None else "",
-            tuple(path_of(d) for d in node.decorator_list) if node is not None else (),
+            tuple(map(self.decorator, node.decorator_list)) if node is not None else (),
             isinstance(node, ast.AsyncFunctionDef), body.generator,
             stub_kind(node.body) if node is not None else "", falls_through(node.body) if node is not None else True,
             frozenset(scope.bound) if node is not None else frozenset(),
@@ -522,7 +534,7 @@ class _Extractor:
         self.classes.append(Class(
             node.name, qualname, self.text.at(node), self.name_at(node), tuple(self.bases(node)),
             tuple((k.arg or "**", self.text.segment(k.value)) for k in node.keywords),
-            tuple(path_of(d) for d in node.decorator_list),
+            tuple(map(self.decorator, node.decorator_list)),
             tuple((name, annotations.get(name, "")) for name in sorted(scope.bound)), definition_guards,
         ))  # fmt: skip
         if body.calls or body.refs or body.assigns:

@@ -104,13 +104,17 @@ class Paths:
     def _element(self, number: int, iterator: int, whole: bool) -> Path:
         return (*self._of(self._iterated(iterator), True), ELEMENT) if whole else (number,)
 
+    def _asks_for_all(self, value: Value) -> bool:
+        """Whether a call passes nothing but what is so without it: `parameters(recurse=True)`."""
+        return all(self.values[each].op == "const" and self.values[each].data is True for each in value.args[1:])
+
     def _called(self, number: int, value: Value, whole: bool) -> Path:
         callee = self.values[value.args[0]]
         if callee.op == "attr":
             owner = callee.args[0]
             if callee.data in _VIEWS:
                 return self._of(owner, whole)
-            if callee.data in _MEMBERS and len(value.args) == 1:
+            if callee.data in _MEMBERS and self._asks_for_all(value):
                 return (*self._of(owner, whole), f".{callee.data}()")
             if callee.data in _TAKING:
                 return (*self._of(owner, True), ELEMENT) if whole else (number,)

@@ -32,8 +32,10 @@ from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import Index, argument_of
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.pure_functions import is_idle
+from validator.flow.queries.training.changed_weights import ChangedWeights
 from validator.flow.queries.training.parameter_origins import Owners
 from validator.flow.queries.training.placements import decided_by, leads, members, point, sources, whole
+from validator.flow.queries.values.in_place import written_through
 from validator.project import Project
 from validator.rule import Rule
 
@@ -55,7 +57,7 @@ _ELSEWHERE = (*(SHARDING - {"deepspeed", "zero3"}), "ddp", "tp", "whole", "local
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    yield from _thrown_away(queries)
+    yield from _thrown_away(queries, project.analysis(ChangedWeights))
     optional = any(not is_aside(call.unit.path) for call in queries.named("GatheredParameters"))
     about = _about_deepspeed(queries) if optional else frozenset()
     index = Index(queries.flow)
@@ -162,7 +164,7 @@ def _is_spread(model: Place) -> bool:
     )
 
 
-def _thrown_away(queries: Queries) -> Iterator[Finding]:
+def _thrown_away(queries: Queries, changed: ChangedWeights) -> Iterator[Finding]:
     """Writes to parameters inside a context manager that gathers them and then takes back what it had."""
     models = queries.flow.models
     rows = [row for row in models.calls.values() if row.gathers is not None]
@@ -170,6 +172,8 @@ def _thrown_away(queries: Queries) -> Iterator[Finding]:
         for number, value in enumerate(unit.code.values):
             place = Place(queries.flow, unit, number)
             written = _written(place)
+            if not written and value.op == "call" and unit.managers(number):
+                written = [*written_through(queries, place), *changed.by(place)]
             for tensor in written if value.op in ("call", "store_item", "store_attr", "mut") else ():
                 manager = next(
                     (m for m in (Place(queries.flow, unit, n) for n in unit.managers(number)) if _drops(m, tensor)),
@@ -437,6 +441,42 @@ class Trainer:
             for rp, pp in pairs:
                 mix(rp, pp)
 """,
+    # by load_state_dict, and by functions that work in place on what they are given
+    """\
+import deepspeed
+import torch
+import torch.distributed as dist
+
+
+class Trainer:
+    def __init__(self, model, config):
+        self.engine, *_ = deepspeed.initialize(model=model, config=config)
+
+    def load(self, path):
+        with deepspeed.zero.GatheredParameters(list(self.engine.module.parameters(recurse=True))):
+            if dist.get_rank() == 0:
+                self.engine.module.load_state_dict(torch.load(path))  # error: MP571
+
+
+def fill(p):
+    p.data.normal_()
+
+
+def reset(model):
+    for p in model.parameters():
+        fill(p)
+
+
+def init(model):
+    with deepspeed.zero.GatheredParameters(model.parameters()):
+        reset(model)  # error: MP571
+
+
+def init_each(model):
+    for p in model.parameters():
+        with deepspeed.zero.GatheredParameters([p]):
+            fill(p)  # error: MP571
+""",
 ]
 
 CORRECT = [
@@ -604,5 +644,31 @@ def by_hand(path):
     for parameter in model.parameters():
         parameter.data.mul_(0.5)
     gathering.__exit__(None, None, None)
+""",
+    # what is written takes over, or belongs to another model
+    """\
+import deepspeed
+import torch
+import torch.distributed as dist
+
+
+class Trainer:
+    def __init__(self, model, config):
+        self.engine, *_ = deepspeed.initialize(model=model, config=config)
+
+    def load(self, path):
+        with deepspeed.zero.GatheredParameters(list(self.engine.module.parameters(recurse=True)), modifier_rank=0):
+            if dist.get_rank() == 0:
+                self.engine.module.load_state_dict(torch.load(path))
+
+
+def look(p):
+    return p.data.norm()
+
+
+def copy(model, other):
+    with deepspeed.zero.GatheredParameters(model.parameters()):
+        other.load_state_dict(model.state_dict())
+        return [look(p) for p in model.parameters()]
 """,
 ]

@@ -1042,4 +1042,44 @@ class PluginArgs(BaseModel):
     def check(self, strategy):
         return self.fused and self.strategy_size > strategy.size
 """,
+    # a function gives back what it is passed only where that is something else
+    """\
+import torch
+
+
+class Hidden:
+    def __init__(self, x):
+        self.x = x
+
+    def to(self, *a):
+        return Hidden(self.x.to(*a))
+
+
+def hide(x: torch.Tensor) -> Hidden:
+    return Hidden(x)
+
+
+def unhide(x):
+    if isinstance(x, Hidden):
+        return x.x
+    else:
+        return x
+
+
+class Router(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self._n = hide(torch.zeros(n))
+
+    @property
+    def n(self) -> torch.Tensor:
+        return unhide(self._n)
+
+    def run(self):
+        n = self.n
+        return n.mean(), n.max()
+
+
+print(Router(3).run())
+""",
 )

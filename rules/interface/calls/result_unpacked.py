@@ -109,7 +109,7 @@ def _is_of_excluded(source: Place) -> bool:
     """Whether a text is split of which nothing is known but what it is not."""
     root = source.root
     receiver = root.receiver if root.value.op == "call" else None
-    return receiver is not None and is_excluded(receiver)
+    return receiver is not None and is_excluded(receiver, root)
 
 
 def _length(o: Obj) -> int | None:
@@ -471,6 +471,14 @@ def main(kind, rows, train):
     for batch in loader:  # error: MP130
         texts, labels = batch
         train(texts, labels)
+""",
+    # a test that the text passes
+    """\
+def other():
+    for key in ["labels", "names"]:
+        if key.startswith("l"):
+            block, name = key.split(".", 1)  # error: MP130
+            print(block, name)
 """,
 )
 
@@ -837,5 +845,27 @@ class Tee:
         while "\\n" in self.rest:
             line, self.rest = self.rest.split("\\n", 1)
             self.lines.append(line)
+""",
+    # a test leaves none of the texts that are known
+    """\
+def prepare(blocks, labels):
+    keys = ["labels"]
+    for i, _ in enumerate(blocks):
+        keys.append(f"block_{i}.pos")
+    found = {}
+    for key, value in zip(keys, [labels, *blocks]):
+        if key.startswith("block_"):
+            block, name = key.split(".", 1)
+            found[block, name] = value
+        else:
+            found[key] = value
+    return found
+
+
+def unlike():
+    for key in ["labels", "names"]:
+        if key != "labels" and key != "names":
+            block, name = key.split(".", 1)
+            print(block, name)
 """,
 )

@@ -281,4 +281,28 @@ class Runner:
             handle = Handle([])
         return handle.wait()
 """,
+    # a property by another name of its module
+    """\
+import abc
+import functools as ft
+
+
+class Source(abc.ABC):
+    @property
+    @abc.abstractmethod
+    def fingerprint(self) -> str: ...
+
+
+class Texts(Source):
+    @ft.cached_property
+    def fingerprint(self) -> str:
+        return "texts"
+
+
+def show(sources: list[Source]):
+    return [each.fingerprint[:7] for each in sources]
+
+
+print(show([Texts()]))
+""",
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from validator.flow.having import having
 from validator.flow.narrowing import narrowed
-from validator.flow.values import NOT_YET, TOP, UNKNOWN, Val, join
+from validator.flow.values import NOT_YET, TOP, UNKNOWN, Obj, Val, join
 
 if TYPE_CHECKING:
     from validator.flow.evaluation import Evaluation
@@ -26,7 +26,16 @@ def told(at: Evaluation, number: int, unit: Unit, back: Val, argument: Callable[
     if found is NOT_YET or back is NOT_YET or TOP in found.objs:
         return back
     objs = found.objs if TOP in back.objs else found.objs & back.objs
-    return Val(objs, back.v, back.n, back.p, back.state) if objs else back
+    if not objs:
+        objs = back.objs - _turned_away(at, number, unit, argument)
+    return back if objs == back.objs else Val(objs, back.v, back.n, back.p, back.state)
+
+
+def _turned_away(at: Evaluation, number: int, unit: Unit, argument: Callable[[int], Val]) -> frozenset[Obj]:
+    """What a call passes for parameters that a function gives back only where they are something else."""
+    whole = [each for each in unit.gets if not each.names]
+    given: frozenset[Obj] = frozenset().union(*(argument(each.position).objs for each in whole))
+    return given.difference(*(_told(at, number, unit, each, argument(each.position)).objs for each in whole))
 
 
 def _told(at: Evaluation, number: int, unit: Unit, each: Got, value: Val) -> Val:

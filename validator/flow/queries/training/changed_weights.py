@@ -10,7 +10,7 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import Index, argument_of
 from validator.flow.queries.training.parameter_origins import Owners
-from validator.flow.queries.values.in_place import written
+from validator.flow.queries.values.in_place import written, written_through
 from validator.project import Project
 
 # instructions whose result is one of their operands, or an element of one
@@ -48,9 +48,10 @@ class ChangedWeights:
             known = self._written[unit] = [each for call in calls for each in self._tensors(call)]
         return known
 
-    @staticmethod
-    def _tensors(call: Place) -> list[Place]:
-        return [] if call.method in call.flow.models.tensors["marking"] else list(written(call))
+    def _tensors(self, call: Place) -> list[Place]:
+        if call.method in call.flow.models.tensors["marking"]:
+            return []
+        return [*written(call), *written_through(self.queries, call)]
 
     def _owners(self, call: Place, tensors: list[Place]) -> Iterator[Place]:
         """The models in the call's unit to which tensors belong, in that unit or in what it calls."""

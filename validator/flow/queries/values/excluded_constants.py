@@ -7,21 +7,46 @@ from typing import Any
 
 from validator.flow.queries.base import Place
 
+# methods of texts that answer with yes or no, and work on nothing else
+_QUESTIONS = frozenset({"startswith", "endswith", "isdigit", "isalpha", "isalnum", "isnumeric", "isupper", "islower"})
 
-def is_excluded(place: Place) -> bool:
-    """Whether tests exclude all that is known of a value: each of the constants that it may be."""
+
+def is_excluded(place: Place, user: Place) -> bool:
+    """Whether tests exclude all that is known of a value where something uses it: each of the constants that it may
+    be."""
     known = place.closed.each
     if not known or any(o[0] != "const" for o in known):
         return False
-    excluded, held = list(_excluded(place.root)), list(_held(place))
+    excluded, held, asked = list(_excluded(place.root, user)), list(_held(place, user)), list(_asked(place, user))
     return all(
-        any(type(o[2]) is type(each) and o[2] == each for each in excluded) or _lacks_one(o[2], held) for o in known
+        any(type(o[2]) is type(each) and o[2] == each for each in excluded)
+        or _lacks_one(o[2], held)
+        or _answers_otherwise(o[2], asked)
+        for o in known
     )
 
 
-def _held(place: Place) -> Iterator[str]:
+def _asked(place: Place, user: Place) -> Iterator[tuple[str, list[Any], bool]]:
+    """What a text has been asked for, with the answer: `key.startswith("block_")`."""
+    for test, outcome in user.settled_tests:
+        call, holds = test.asserted(outcome)
+        if call.value.op == "call" and call.method in _QUESTIONS and call.receiver is not None:
+            given = [constant for number in call.value.args[1:] for constant in _constant(call.value_at(number))]
+            if call.receiver.root == place.root and len(given) == len(call.value.args) - 1:
+                yield call.method, given, holds
+
+
+def _answers_otherwise(constant: Any, asked: list[tuple[str, list[Any], bool]]) -> bool:
+    """Whether a constant would have given another answer."""
+    if not isinstance(constant, str):
+        return False
+    fitting = ((name, given, holds) for name, given, holds in asked if all(isinstance(each, str) for each in given))
+    return any(getattr(constant, name)(*given) is not holds for name, given, holds in fitting)
+
+
+def _held(place: Place, user: Place) -> Iterator[str]:
     """The texts of which a test has found that a text has them: `"\\n" in buffer`."""
-    for test, outcome in place.settled_tests:
+    for test, outcome in user.settled_tests:
         asked, holds = test.asserted(outcome)
         has = asked.value.op == "compare" and asked.value.data == ("In" if holds else "NotIn")
         if has and asked.operand(1).key == place.key:
@@ -32,19 +57,19 @@ def _lacks_one(constant: Any, texts: list[str]) -> bool:
     return isinstance(constant, str) and any(text not in constant for text in texts)
 
 
-def _excluded(place: Place) -> Iterator[Any]:
-    """The constants that a value is not: by what holds where it stands, and by how its list was made."""
-    yield from _by_tests(place, place.settled_tests)
+def _excluded(place: Place, user: Place) -> Iterator[Any]:
+    """The constants that a value is not: by what holds where it is used, and by how its list was made."""
+    yield from _by_tests(place, user.settled_tests)
     gone_through = place.iterable
     if gone_through is None:
         return
     elements = gone_through.root
-    yield from _lacking(elements, place.settled_tests)
+    yield from _lacking(elements, user.settled_tests)
     if elements.value.op == "collect" and elements.value.data[1] == 1:
         element = elements.operand(0).root
         conditions = elements.value.args[elements.value.data[1] + elements.value.data[2] :]
         yield from _by_tests(element, ((elements.value_at(number), True) for number in conditions))
-        yield from _excluded(element)
+        yield from _excluded(element, element)
 
 
 def _by_tests(place: Place, tests: Iterator[tuple[Place, bool]]) -> Iterator[Any]:

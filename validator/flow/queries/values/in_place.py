@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
-from validator.flow.queries.base import Place
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.escapes import argument_of
 
 # Instructions and builtins that give what they are given, or elements of it.
 _PARTS = frozenset({"attr", "item", "next", "iter", "unpack", "slice", "phi", "tuple", "list", "await", "mut"})
@@ -29,6 +30,51 @@ def written(call: Place) -> Iterator[Place]:
         yield receiver
     elif call.value.data.names[:1] == (None,):
         yield call.operand(1)
+
+
+def written_through(queries: Queries, call: Place) -> Iterator[Place]:
+    """The tensors that a call passes to functions of the project which write into them, however deep."""
+    for unit in queries.targets(call):
+        for position in range(len(unit.code.params)):
+            given = argument_of(call.unit, call.number, unit, position)
+            if given is not None and _writes_into(queries, unit, position):
+                yield call.value_at(given)
+
+
+def _writes_into(queries: Queries, unit: Unit, position: int) -> bool:
+    """Whether a unit, or one to which it hands a parameter on, works in place on what it is given there."""
+    seen: set[tuple[Unit, int]] = set()
+    stack = [(unit, position)]
+    while stack:
+        held = stack.pop()
+        if held in seen:
+            continue
+        seen.add(held)
+        for call in queries.calls_in(held[0]):
+            if any(_same_memory(each) == held[1] for each in written(call)):
+                return True
+            for inner in queries.targets(call):
+                for number in range(len(inner.code.params)):
+                    given = argument_of(call.unit, call.number, inner, number)
+                    if given is not None and _same_memory(call.value_at(given)) == held[1]:
+                        stack.append((inner, number))
+    return False
+
+
+def _same_memory(tensor: Place) -> int | None:
+    """The position of the parameter that a tensor is, or is another view of."""
+    while True:
+        tensor = tensor.root
+        value, views = tensor.value, tensor.flow.models.tensors["views"]
+        if value.op == "param":
+            position: int = value.data[0]
+            return position
+        if value.op == "attr" and value.data in views:
+            tensor = tensor.operand(0)
+        elif value.op == "call" and tensor.method in views and tensor.receiver is not None:
+            tensor = tensor.receiver
+        else:
+            return None
 
 
 def _is_of_argument(place: Place) -> bool:
