@@ -22,7 +22,8 @@ from validator.models import Row
 _FOLDING = frozenset({"sum", "mean", "max", "min", "count_nonzero", "norm", "any", "all"})  # a number of all elements
 _ASKING = _FOLDING | {"isfinite", "isnan", "isinf", "item", "abs", "bool", "int", "float"}
 _NUMBERS = frozenset({"int", "float", "bool"})
-_COMPARED = frozenset({"Lt", "LtE", "Gt", "GtE", "Eq", "NotEq"})
+_ORDERED = frozenset({"Lt", "LtE", "Gt", "GtE"})
+_COMPARED = _ORDERED | {"Eq", "NotEq"}
 _LAYOUT = frozenset({"size", "dim", "numel", "shape", "ndim", "len", "nelement", "ndimension"})
 
 
@@ -64,7 +65,7 @@ class Reduced:
 
     def tested(self, number: int) -> Causes:
         """Why the truth of a condition differs between the ranks of the groups in which what it asks for is reduced."""
-        for place, single in self._asked(Place(self.flow, self.unit, number), False) if self.keys else ():
+        for place, single in self._asked(Place(self.flow, self.unit, number), False, set()) if self.keys else ():
             known = self.keys.get(place.key)
             if known is None or not (single or known):
                 continue
@@ -74,26 +75,41 @@ class Reduced:
                 return frozenset(Cause("data", REDUCED, False, place_of(c.unit.path, c.at)) for c in calls)
         return NONE
 
-    def _asked(self, place: Place, single: bool) -> Iterator[tuple[Place, bool]]:
-        """The values whose contents decide a condition; `single`: each is asked for as one number."""
+    def _asked(self, place: Place, single: bool, flags: set[int]) -> Iterator[tuple[Place, bool]]:
+        """The values whose contents decide a condition; `single`: each is asked for as one number. `flags`: the
+        variables that tests set, by which they were come to."""
+        if UNIFORM in place.closed.v:
+            return
         place = place.root
         value = place.value
         yield place, single
         if value.op == "unary" and value.data == "Not" or self.unit.connective(place.number):
             for i in range(len(value.args)):
-                yield from self._asked(place.operand(i), single)
+                yield from self._asked(place.operand(i), single, flags)
+        elif value.op == "phi" and place.number not in flags and _is_flag(place):
+            flags.add(place.number)
+            tests = (self.unit.code.blocks[branch].end[1] for branch in self.unit.control.choosing(value.block))
+            for part in sorted({*tests, *value.args}):
+                yield from self._asked(place.value_at(part), single, flags)
         elif value.op == "compare" and value.data in _COMPARED:
             for i in (0, 1):
-                if not isinstance(place.operand(1 - i).val.constant(), str | None):
-                    yield from self._asked(place.operand(i), True)
+                other = place.operand(1 - i).val.constant()
+                if not isinstance(other, str) and (other is not None or value.data in _ORDERED):
+                    yield from self._asked(place.operand(i), True, flags)
         elif value.op == "call" and place.method in _ASKING:
             receiver = place.receiver
             if receiver is not None and len(value.args) == 1:
-                yield from self._asked(receiver, True)
+                yield from self._asked(receiver, True, flags)
             elif len(value.args) == 2:
-                yield from self._asked(place.operand(1), True)
+                yield from self._asked(place.operand(1), True, flags)
         elif value.op == "call" and (asked := _asked_by(place)) is not None:
-            yield from self._asked(asked, True)
+            yield from self._asked(asked, True, flags)
+
+
+def _is_flag(place: Place) -> bool:
+    """Whether a variable holds yes or no."""
+    known = place.closed.each
+    return bool(known) and all(o[:2] == ("const", "bool") for o in known)
 
 
 def _asked_by(call: Place) -> Place | None:

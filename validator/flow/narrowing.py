@@ -121,8 +121,8 @@ def narrowed(value: Val, classes: Val, holds: bool, models: Models) -> Val:
         return value.placed(_placed(left, sorted(DTENSOR), holds))
     tested = _classes(wanted)
     if not holds:
-        left = frozenset(o for o in value.objs if o[0] not in ("inst", "self") or tested.isdisjoint(o[1].mro))
-        return value if left == value.objs else Val(left, value.v, value.n, value.p, value.state)
+        remaining = frozenset(o for o in value.objs if o[0] not in ("inst", "self") or tested.isdisjoint(o[1].mro))
+        return value if remaining == value.objs else Val(remaining, value.v, value.n, value.p, value.state)
     if not tested:
         return kept_by(value, classes, holds)
     kept = {o for o in value.objs if o[0] in ("inst", "self") and not tested.isdisjoint(o[1].mro)}

@@ -468,6 +468,45 @@ def fit(model, batches, group):
         dist.all_reduce(model.flat_gradients, group=group)
 """,
     _taken("files[rank::ranks]", mark="  # error: MP502"),
+    # a flag that an earlier round sets by what is reduced elsewhere
+    """\
+import torch
+import torch.distributed as dist
+
+def update(model, optimizer, rounds, batches, limit):
+    stop = False
+    for _ in range(rounds):
+        if stop:  # error: MP502
+            break
+        for batch in batches:
+            logp = torch.log_softmax(model(batch), -1).gather(-1, batch["labels"].unsqueeze(-1)).squeeze(-1)
+            kl = 0.5 * ((logp - batch["old"]) ** 2).mean()
+            shared = kl.detach().clone()
+            if dist.is_initialized():
+                dist.all_reduce(shared, op=dist.ReduceOp.AVG)
+            if kl.item() > limit:
+                stop = True
+            optimizer.zero_grad()
+            kl.backward()
+            optimizer.step()
+""",
+    # what a tensor has along a dimension is no exchange between ranks
+    """\
+import torch
+import torch.distributed as dist
+from torch.utils.data import DataLoader, DistributedSampler
+
+def train(model, loader, limit):
+    for batch in loader:
+        logits = model(batch["ids"])
+        logp = torch.log_softmax(logits, -1).gather(-1, batch["labels"].unsqueeze(-1))
+        if logp.mean().item() > limit:  # error: MP502
+            break
+        dist.all_reduce(logits)
+
+def main(model, data, limit):
+    train(model, DataLoader(data, sampler=DistributedSampler(data, shuffle=False)), limit)
+""",
 ]
 
 CORRECT = [
@@ -900,6 +939,28 @@ class Groups:
         if pid in Groups.MADE:
             for each in Groups.MADE[pid]:
                 each.group = dist.new_group(ranks=each.ranks)
+""",
+    # a flag that is set by what has been reduced
+    """\
+import torch
+import torch.distributed as dist
+
+def update(model, optimizer, rounds, batches, limit):
+    stop = False
+    for _ in range(rounds):
+        if stop:
+            break
+        for batch in batches:
+            logp = torch.log_softmax(model(batch), -1).gather(-1, batch["labels"].unsqueeze(-1)).squeeze(-1)
+            kl = 0.5 * ((logp - batch["old"]) ** 2).mean()
+            shared = kl.detach().clone()
+            if dist.is_initialized():
+                dist.all_reduce(shared, op=dist.ReduceOp.AVG)
+            if shared > limit:
+                stop = True
+            optimizer.zero_grad()
+            kl.backward()
+            optimizer.step()
 """,
 ]
 

@@ -37,6 +37,8 @@ def unknown(call: Call) -> Val:
         return found
     if (found := _of_groups(call)) is not None:
         return found
+    if name == "gather" and _is_along_dimension(arguments):
+        return same(call.at, call.number, name, arguments, receiver)
     if name in _GATHERING:
         return _gathered(call.at, call.value, arguments)
     if name in _NAMED:
@@ -49,6 +51,12 @@ def unknown(call: Call) -> Val:
     if name in models.same_methods or name in ("numel", "size", "dim"):
         return same(call.at, call.number, name, arguments, receiver)
     return Val(frozenset({("top",)}), carried_over([(None, receiver), *arguments]), state=frozenset({"?"}))
+
+
+def _is_along_dimension(arguments: Arguments) -> bool:
+    """Whether what is passed to a `gather` is a dimension and an index, as of tensors, and not what ranks exchange."""
+    first = arguments[0][1].constant() if arguments else None
+    return isinstance(first, int) or any(keyword in ("dim", "index") for keyword, _ in arguments)
 
 
 def _by_row(call: Call) -> Val | None:
