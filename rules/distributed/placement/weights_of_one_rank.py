@@ -3,10 +3,10 @@
 What it does
     Reports `FullyShardedDataParallel(module)` without `sync_module_states=True` where the weights of the module are
     loaded under a test of the rank in the same function (`if rank == 0: module.load_state_dict(…)`), or where ranks
-    make the module in different ways (`from_pretrained` on one, from its configuration on the others), in a function
-    that gives it as well. Also a whole state (`StateDictOptions(full_state_dict=True)`) that only some ranks have read,
-    and that `set_model_state_dict` gets without `broadcast_from_rank0`. Silent where a collective may run in between,
-    which may hand them out.
+    make the module in different ways (`from_pretrained` on one, from its configuration or inside of
+    `init_empty_weights` on the others), in a function that gives it as well. Also a whole state
+    (`StateDictOptions(full_state_dict=True)`) that only some ranks have read, and that `set_model_state_dict` gets
+    without `broadcast_from_rank0`. Silent where a collective may run in between, which may hand them out.
 
 Why is this bad
     FSDP takes from each rank its own shard of what that rank holds. All shards but the first are then random, or memory
@@ -118,7 +118,21 @@ def _made_apart(module: Place) -> Place | None:
         loading = [each for each in makers if each.value.op == "call" and each.method in _LOADING]
         if loading and len(loading) < len(makers):
             return loading[0]
-    return None
+    made = (each for each in trail(module, frozenset()) if each.value.op == "call" and each.method in _LOADING)
+    return next(filter(_is_empty_on_some, made), None)
+
+
+def _is_empty_on_some(made: Place) -> bool:
+    """Whether a context manager that only some ranks enter leaves what is made inside without contents."""
+    library = made.flow.models.library
+    for number in made.unit.managers(made.number):
+        manager = made.value_at(number)
+        chosen = [manager, manager.operand(0)] if manager.value.op == "call" else [manager]
+        for each in (place.closed for place in chosen):
+            names = (o[1] for o in each.each if o[0] in ("ext", "made"))
+            if only(each.v, "rank", "member") and any(library(f"{name}()").inside == "meta" for name in names):
+                return True
+    return False
 
 
 def _meets(queries: Queries, first: Place, last: Place) -> bool:
@@ -209,6 +223,42 @@ def build(name):
     return FSDP(model, sync_module_states=False)  # error: MP553
 """,
     _ACROSS.replace("{sync}", "").replace("{mark}", "  # error: MP553"),
+    # a context manager of some ranks leaves the module without contents
+    """\
+import torch
+import torch.distributed as dist
+from accelerate import init_empty_weights
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from transformers import AutoModelForCausalLM
+
+
+def init_context(use_meta):
+    on_cpu = lambda: torch.device("cpu")
+    if use_meta:
+        context = init_empty_weights if dist.get_rank() != 0 else on_cpu
+    else:
+        context = on_cpu
+    return context
+
+
+def fill(module):
+    if dist.get_rank() != 0:
+        module.to_empty(device=torch.cuda.current_device(), recurse=False)
+    return module
+
+
+def build(path, config):
+    context = init_context(use_meta=not config.tie_word_embeddings)
+    with context():
+        model = AutoModelForCausalLM.from_pretrained(path)
+        model.to(torch.float32)
+    return FSDP(model, param_init_fn=fill, use_orig_params=False)  # error: MP553
+
+
+def main(path, config):
+    dist.init_process_group("nccl")
+    return build(path, config)
+""",
 ]
 
 CORRECT = [
@@ -248,5 +298,46 @@ def as_told(model, path, sync):
     if dist.get_rank() == 0:
         model.load_state_dict(torch.load(path))
     return FSDP(model, sync_module_states=sync)
+""",
+    # the contents come from rank 0, or no rank has any
+    """\
+import torch
+import torch.distributed as dist
+from accelerate import init_empty_weights
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from transformers import AutoModelForCausalLM
+
+
+def init_context(use_meta):
+    on_cpu = lambda: torch.device("cpu")
+    if use_meta:
+        context = init_empty_weights if dist.get_rank() != 0 else on_cpu
+    else:
+        context = on_cpu
+    return context
+
+
+def fill(module):
+    if dist.get_rank() != 0:
+        module.to_empty(device=torch.cuda.current_device(), recurse=False)
+    return module
+
+
+def build(path, config):
+    context = init_context(use_meta=not config.tie_word_embeddings)
+    with context():
+        model = AutoModelForCausalLM.from_pretrained(path)
+        model.to(torch.float32)
+    return FSDP(model, param_init_fn=fill, sync_module_states=True)
+
+
+def main(path, config):
+    dist.init_process_group("nccl")
+    return build(path, config)
+
+
+def same(path):
+    with init_empty_weights():
+        return FSDP(AutoModelForCausalLM.from_pretrained(path), param_init_fn=fill)
 """,
 ]

@@ -38,7 +38,9 @@ def unknown(call: Call) -> Val:
     if (found := _of_groups(call)) is not None:
         return found
     if name == "gather" and _is_along_dimension(arguments):
-        return same(call.at, call.number, name, arguments, receiver)
+        picked = same(call.at, call.number, name, arguments, receiver)
+        index = next((v for keyword, v in arguments if keyword == "index"), arguments[-1][1])
+        return Val(picked.objs, picked.v, index.n, picked.p, picked.state)  # it has the layout of the index
     if name in _GATHERING:
         return _gathered(call.at, call.value, arguments)
     if name in _NAMED:
