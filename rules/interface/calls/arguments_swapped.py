@@ -8,11 +8,12 @@ What it does
     build(total_steps, warmup_steps)`. Items go by their keys (`batch["old_log_probs"]`), and what is gathered from
     several things by what each is asked for (`pad([row.labels for row in rows])`). Also one argument that bears the
     name of another parameter, behind others that stand at their places: there the signature has got a parameter in
-    between. Also of actors, of modules that are called, of what processes are given to run, and of methods that a text
-    names (`llm.collective_rpc("update", args=(…))`). Where several definitions may be reached, all must have these
-    parameters in this order. Silent in the function itself, behind a test of the two, where the function passes them to
-    it in the other order too, where a statement exchanges the two, where their names are those of the two ways of one
-    thing (`scatter_dim`, `gather_dim`), where a name, or a condition around the call, says that the exchange is meant
+    between; and two of which each stands in the place of the one before, up to one without a name. Also of actors, of
+    modules that are called, of what processes are given to run, and of methods that a text names
+    (`llm.collective_rpc("update", args=(…))`). Where several definitions may be reached, all must have these parameters
+    in this order. Silent in the function itself, behind a test of the two, where the function passes them to it in the
+    other order too, where a statement exchanges the two, where their names are those of the two ways of one thing
+    (`scatter_dim`, `gather_dim`), where a name, or a condition around the call, says that the exchange is meant
     (`swap`, `reverse`, `transpose`), where the result is turned round (`-margin(b, a)`, `1 - p(b, a)`, `scores(b,
     a).T`), where the function is there for the exchange alone (it does nothing else, one beside it passes the two
     straight, `text_to_image` is its name), and where what is called gives the same in either order.
@@ -177,7 +178,7 @@ def _is_of_another(objects: Objects, place: Place, target: Callee) -> bool:
 
 def _misplaced(call: Call, params: Sequence[str], names: list[str]) -> Swapped | None:
     """Two of the names that a call passes by position which stand in each other's place, or one in another's."""
-    return (_swapped(names, params) or _shifted(call, params, names)) if any(names) else None
+    return (_swapped(names, params) or _led_on(names, params) or _shifted(call, params, names)) if any(names) else None
 
 
 def _report(function: Method | Unit, at: At, name: str, callee: object, found: Swapped) -> Finding:
@@ -246,6 +247,22 @@ def turned(belonging: list[int]) -> tuple[int, int] | None:
             ring.append(there)
         if len(ring) > 1 and there == first:
             return first, ring[1]
+    return None
+
+
+def _led_on(names: list[str], params: Sequence[str]) -> Swapped | None:
+    """The first two of several arguments that bear the names of parameters further on, each in the place of the one
+    before, up to one that bears no name: `(ids, logps, texts, len(ids))` for `(ids, mask, logps, texts)`."""
+    own = {name: place for place, name in enumerate(params)}
+    given = names[: len(params)]
+    for here, name in enumerate(given):
+        there = own.get(name, here)
+        other = given[there] if there < len(given) and given.count(name) == 1 else ""
+        further = own.get(other, there)
+        last = given[further] if further < len(given) else ""
+        leads_on = there != here and further not in (here, there) and not last and given.count(other) == 1
+        if leads_on and not (words(name) & words(params[here]) or words(other) & words(params[there])):
+            return Swapped((name, other), (params[here], params[there]))
     return None
 
 
@@ -411,7 +428,8 @@ def _is_told(function: Method, found: Swapped) -> bool:
     for part in ast.walk(node) if node is not None else ():
         if isinstance(part, ast.If | ast.IfExp | ast.While) and both <= _variables(part.test):
             return True
-        if isinstance(part, ast.Assign) and any(both <= _variables(target) for target in part.targets):
+        exchanged = isinstance(part, ast.Assign) and any(both <= _variables(target) for target in part.targets)
+        if isinstance(part, ast.Assign) and exchanged and both <= _variables(part.value):
             return True
     return False
 
@@ -542,6 +560,26 @@ def collate(rows):
 """,
     # a method that a library has workers of the project run by its name
     _RPC.format(handles="", mark="  # error: MP145"),
+    # a field was put in between: each argument stands one place too early
+    """\
+from typing import NamedTuple
+
+
+class Rollout(NamedTuple):
+    ids: list
+    mask: list
+    logps: list
+    lengths: list
+    texts: list
+
+
+def rollout(engine, prompts):
+    ids, logps, texts = engine(prompts)
+    lengths = [len(row) for row in ids]
+    if not lengths:
+        raise ValueError("no prompts")
+    return Rollout(ids, logps, texts, [*lengths], [[1] * length for length in lengths])  # error: MP145
+""",
 ]
 
 CORRECT = [
@@ -749,4 +787,24 @@ def step(net, batch):
     return l1_loss(target, output) + mse(target, output)
 """,
     _RPC.format(handles="handles, ", mark=""),
+    # the order of the fields
+    """\
+from typing import NamedTuple
+
+
+class Rollout(NamedTuple):
+    ids: list
+    logps: list
+    texts: list
+    lengths: list
+    mask: list
+
+
+def rollout(engine, prompts):
+    ids, logps, texts = engine(prompts)
+    lengths = [len(row) for row in ids]
+    if not lengths:
+        raise ValueError("no prompts")
+    return Rollout(ids, logps, texts, [*lengths], [[1] * length for length in lengths])
+""",
 ]
