@@ -21,6 +21,7 @@ from validator.effects.evidence import asks_for_rank, comes_where_it_lacks, is_d
 from validator.effects.exceptions import FAILURE
 from validator.effects.files import raced
 from validator.effects.next_rounds import tests_again
+from validator.effects.one_rank_functions import runs_on_some
 from validator.effects.reduced_values import reduced
 from validator.effects.trace import (
     BREAK,
@@ -45,7 +46,7 @@ from validator.flow.merging.even_shares import is_evened
 from validator.flow.program.answers import Target
 from validator.flow.program.flow import Flow
 from validator.flow.program.unit import Unit
-from validator.flow.queries.base import Place
+from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.flow.values import BOTTOM, UNKNOWN, Val
 from validator.ir.model import RawAt
@@ -198,6 +199,7 @@ class Divergences:
         found: list[Divergence] = []
         for unit, frame, first in self._contexts():
             found += self._of(unit, frame, first)
+            found += self._decorated(unit, frame) if first else ()
         return tuple(sorted(dict.fromkeys(found), key=lambda d: (d.unit.path, d.place, d.op.path, d.op.at)))
 
     def following(self, place: Place) -> Issued | None:
@@ -339,6 +341,19 @@ class Divergences:
             elif first and (grown := self._grown(unit, repeat)) is not None:
                 found_in = self._loop(unit, repeat, grown.causes, frame)
                 yield from (found._replace(asks=True, grown=grown.place) for found in found_in)
+
+    def _decorated(self, unit: Unit, frame: Frame) -> Iterator[Divergence]:
+        """What a function does among ranks that a decorator lets some ranks alone run."""
+        some = runs_on_some(self.project.analysis(Queries), unit)
+        if some is None or self._is_of_some(unit):
+            return
+        causes = frozenset({Cause("rank", WORLD)})
+        found = Comparison(self.traces, causes, None, frame).differ(
+            (self.traces.of(unit), frame), (RETURN, frame), {}, {}
+        )
+        if found is not None and isinstance(found[0], Issued):
+            at, text = some.decorator.value.at, f"@{some.text}"
+            yield Divergence(unit, at, text, causes, found[0], RETURN, "then", False, not some.sure, 0, True)
 
     def _test(self, unit: Unit, fork: Fork) -> Place:
         """The condition of a branch."""

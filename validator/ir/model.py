@@ -124,7 +124,7 @@ class Code:
     """One lowered unit."""
 
     __slots__ = (
-        "annotated", "at", "blocks", "decorators", "defaults", "definitions", "exits", "is_async", "is_generator",
+        "annotated", "at", "blocks", "defaults", "definitions", "exits", "is_async", "is_generator",
         "key", "kind", "loops", "name", "outer", "params", "part_of", "parts", "qualname", "tests", "values",
     )  # fmt: skip
 
@@ -139,7 +139,6 @@ class Code:
         self.blocks: list[Block] = []
         self.params: tuple[tuple[str, str], ...] = ()  # (name, kind): pos, any, kw, * or **
         self.defaults: dict[str, int] = {}  # parameter -> value in the unit around
-        self.decorators: tuple[int, ...] = ()  # values in the unit around
         self.definitions: dict[str, tuple[int, ...]] = {}  # variable -> its values, for units inside that read it
         self.loops: dict[int, Loop] = {}  # by header
         self.tests: dict[int, Test] = {}  # by the block that ends in the branch

@@ -6,12 +6,14 @@ What it does
     modules of networks that are called, tasks and actors of Ray, `functools.partial`, what threads, processes and
     executors are given to run (`mp.spawn`, with the number of the process before its arguments), and what torch keeps
     as hooks (`register_forward_hook(f, with_kwargs=True)`). Where several definitions may be reached, all must refuse
-    the call. What comes from callers alone is a warning, for they may take another way; so are keywords for the `**` of
-    a function that hands them on to others, which refuse them. Where nothing is known of the object, a call is a
-    warning that no method of that name in the project takes, if the name is no library's, or if the object is asked
-    for at least two such names that one class has, and neither this class nor one of its family takes the call. Also
-    reports `**args` where `args` is the function's own `*args`: a tuple, which `**` cannot unpack. Silent where a
-    decorator may change the signature, a test expects TypeError, or the callee takes anything.
+    the call. What comes from callers alone is a warning, for they may take another way; `**` passes the keys that its
+    dictionary surely has where the call stands, of a data class (`**asdict(config)`, `**vars(self)`) its fields, a
+    warning where a method of the project gives these; a warning are keywords for the `**` of a function that hands them
+    on to others, which refuse them. Where nothing is known of the object, a call is a warning that no method of that
+    name in the project takes, if the name is no library's, or if the object is asked for at least two such names that
+    one class has, and neither this class nor one of its family takes the call. Also reports `**args` where `args` is
+    the function's own `*args`: a tuple, which `**` cannot unpack. Silent where a decorator may change the signature, a
+    test expects TypeError, or the callee takes anything.
 
 Why is this bad
     It raises TypeError, on a path that nobody has run since the signature changed.
@@ -30,6 +32,7 @@ from validator.analysis.interfaces.company import Company
 from validator.analysis.interfaces.handed_on import Handed, HandedOn
 from validator.analysis.interfaces.members import method_of, own_object
 from validator.analysis.interfaces.outsiders import is_from_outside
+from validator.analysis.interfaces.spread_keys import SpreadKeys
 from validator.errors import nearest
 from validator.facts.model import Call
 from validator.finding import Finding, Related
@@ -85,10 +88,13 @@ def check_project(project: Project) -> Iterator[Finding]:
 def _failures(project: Project) -> Iterator[Failure]:
     objects = project.analysis(Objects)
     members = {cls for family in project.families.all for cls in family.members}
-    suspects = project.analysis(Suspects)
+    suspects, spread = project.analysis(Suspects), project.analysis(SpreadKeys)
     for function in project.functions():
         for call in function.facts.calls:
             seen, partial = _unwrapped(call)
+            sure = True
+            if seen is not None and not partial and any(argument.keyword == "**" for argument in call.args):
+                seen, sure = spread.spelled_out(objects.call_at(function.module, call.at), seen)
             if seen is None or not (call.method in objects.lending or suspects.may_refuse(function, seen, partial)):
                 continue
             if _expects_failure(call) or (place := objects.call_at(function.module, call.at)) is None:
@@ -113,7 +119,8 @@ def _failures(project: Project) -> Iterator[Failure]:
             if misfits and misfits[0] is not None and all(misfits):
                 first, *others = zip(reached.callees, misfits, strict=True)
                 beside = tuple((each, misfit) for each, misfit in others if misfit is not None)
-                yield Failure(function, call, seen, first[0], misfits[0], is_passed(callee), beside=beside)
+                passed = is_passed(callee) or not sure
+                yield Failure(function, call, seen, first[0], misfits[0], passed, beside=beside)
     for function in project.functions():
         yield from _handed_on(project, function)
 
@@ -511,6 +518,43 @@ class Batch:
 
 def make(tokens):
     return Batch(tokens, world_size=2)  # error: MP121
+""",
+    # keys that a dictionary surely has
+    """\
+from dataclasses import asdict, dataclass
+
+
+@dataclass
+class Checkpointer:
+    path: str
+    save_threads: int = 1
+    read_threads: int = 1
+
+
+@dataclass
+class CheckpointerConfig:
+    path: str
+    save_threads: int = 1
+    load_threads: int = 1
+
+    def build(self):
+        return Checkpointer(**asdict(self))  # error: MP121
+
+    def build2(self):
+        return Checkpointer(**vars(self))  # error: MP121
+
+    def build3(self, **kwargs):
+        kwargs = {**asdict(self), **kwargs}
+        path = kwargs.pop("path")
+        return Checkpointer(path=path, **kwargs)  # error: MP121
+
+
+def main():
+    config = CheckpointerConfig("a")
+    options = {"path": "a", "threads": 2}
+    print(config.build(), config.build2(), config.build3())
+    print(Checkpointer(**config.__dict__))  # error: MP121
+    print(Checkpointer(**options))  # error: MP121
 """,
 )
 
@@ -1178,5 +1222,75 @@ class Config:
 
 def main():
     Config().set_up()
+""",
+    # keys that are gone, or may be
+    """\
+from dataclasses import asdict, dataclass
+
+
+def make(path, save=1):
+    return path, save
+
+
+@dataclass
+class Config:
+    path: str
+    load: int = 1
+
+    def to_dict(self, leave=()):
+        return {k: v for k, v in vars(self).items() if k not in leave}
+
+
+def popped(config: Config):
+    options = asdict(config)
+    save = options.pop("load")
+    return make(save=save, **options)
+
+
+def deleted(config: Config):
+    options = asdict(config)
+    del options["load"]
+    return make(**options)
+
+
+def some(config: Config, wide):
+    options = {"path": 1}
+    if wide:
+        options["load"] = 2
+    if not wide:
+        return make(**options)
+    options.pop("load")
+    return make(**options)
+
+
+def cleaned(config, clean):
+    options = {"path": 1, "load": 2}
+    clean(options)
+    return make(**options)
+
+
+def left(config: Config):
+    return make(**config.to_dict(leave=["load"]))
+
+
+def filtered(config: Config):
+    return make(**{k: v for k, v in asdict(config).items() if k != "load"})
+
+
+def tried(options):
+    options = {**options, "load": 2}
+    try:
+        return make(**options)
+    except TypeError:
+        return None
+
+
+def main(wide, clean):
+    config = Config("a")
+    first = popped(config), deleted(config), some(config, wide), cleaned(config, clean)
+    return first, left(config), filtered(config), tried(config)
+
+
+print(main(True, dict.clear))
 """,
 )
