@@ -102,11 +102,14 @@ def check_change(change: Change) -> Iterator[Finding]:
 
 def _unset(row: LostInScript) -> Finding:
     """A variable of a script that nothing sets any more."""
+    instead = (
+        f"{row.setter} hands on `{row.renamed}` in its place" if row.setter else "it is empty here, and 0 in arithmetic"
+    )
     return RULE.finding(
         row.path,
         row.at,
-        f"nothing sets `{row.name}` since the change: it is empty here, and 0 in arithmetic",
-        help=f"read `{row.renamed}`, which the script sets now",
+        f"nothing sets `{row.name}` since the change: {instead}",
+        help=f"read `{row.renamed}`, which {'is' if row.setter else 'the script'} set{'' if row.setter else 's'} now",
         related=[Related(row.path, at[0], "read here too") for at in row.others[:3]],
         context=row.name,
     )
@@ -1370,6 +1373,30 @@ class EmbedImages(Unit):
     _BUFFERED.format(first="SAMPLES=8", second="SAMPLE", mark="  # error: MP901"),
     # a variable of the environment, which has a default where it is read
     _PLACED.format(after="return rank", mark="  # error: MP901"),
+    # a variable that a program hands to the scripts that it starts
+    """# before: run.py
+import os
+import subprocess
+
+
+def run(script, processes):
+    env = os.environ.copy()
+    env["PROCESSES"] = str(processes)
+    subprocess.run(["bash", script], env=env, check=True)
+# file: run.py
+import os
+import subprocess
+
+
+def run(script, processes):
+    env = os.environ.copy()
+    env["GPUS"] = str(processes)
+    subprocess.run(["bash", script], env=env, check=True)
+# file: eval.sh
+#!/bin/bash
+PROCESSES=${PROCESSES:-8}  # error: MP901
+torchrun --nproc_per_node=$PROCESSES eval.py
+""",
 )
 CORRECT = (
     _WEIGHTS.format(set="", test=' and "mae" in config.weights', mark=""),
@@ -1983,4 +2010,28 @@ def result(info):
     _PLACED.format(after='os.environ["MODEL_RANK"] = str(rank + 1)\n    return rank', mark=""),
     # a script sets it
     _PLACED.format(after="return rank", mark="") + "# file: run.sh\nexport MODEL_RANK=1\npython train.py\n",
+    # the scripts go along
+    """# before: run.py
+import os
+import subprocess
+
+
+def run(script, processes):
+    env = os.environ.copy()
+    env["PROCESSES"] = str(processes)
+    subprocess.run(["bash", script], env=env, check=True)
+# file: run.py
+import os
+import subprocess
+
+
+def run(script, processes):
+    env = os.environ.copy()
+    env["GPUS"] = str(processes)
+    subprocess.run(["bash", script], env=env, check=True)
+# file: eval.sh
+#!/bin/bash
+GPUS=${GPUS:-8}
+torchrun --nproc_per_node=$GPUS eval.py
+""",
 )

@@ -26,6 +26,7 @@ from rules.changes.effect_dropped import short
 from validator.drift.change import Change
 from validator.drift.interfaces.now_positional import NowPositional, Unnamed
 from validator.drift.ranks import Exchanged, Ranks
+from validator.drift.settings.script_factors import LostFactor, ScriptFactors
 from validator.drift.statements.drops import Drop
 from validator.drift.statements.weakened import Weakened
 from validator.finding import Finding, Severity
@@ -52,6 +53,18 @@ def check_change(change: Change) -> Iterator[Finding]:
     for drop, severity in change.analysis(Weakened).drops:
         if (drop.pair.new.path, drop.new.lineno) not in told:
             yield _report(drop, severity)
+    for lost in change.analysis(ScriptFactors).lost:
+        yield _of_script(lost)
+
+
+def _of_script(row: LostFactor) -> Finding:
+    return RULE.finding(
+        row.path,
+        row.at,
+        f"the change took the factor `{row.factor}` out, and left the rest",
+        help=f"before: `{row.before}`",
+        context=f"{row.before}:{row.factor}",
+    )
 
 
 def _of_ranks(row: Exchanged) -> Finding:
@@ -630,6 +643,16 @@ def answers(prompts, several, generate, is_main):
         found = generate(prompts, several)
     return broadcast_object_list(found, from_process=0)
 """,
+    # a number of nodes in a script
+    """# before: train.sh
+NODES=${NODES:-4}
+BATCH=$((512 / NODES / 8))
+torchrun --nnodes=$NODES --nproc_per_node=8 train.py --batch $BATCH
+# file: train.sh
+NODES=${NODES:-4}
+BATCH=$((512 / 8))  # error: MP906
+torchrun --nnodes=$NODES --nproc_per_node=8 train.py --batch $BATCH
+""",
 )
 
 CORRECT = (
@@ -886,4 +909,14 @@ def finish(model, path, latest):
     _CHOSEN_KEYS.replace("MARK", "").replace("FOUND", 'found["loss"]'),
     _RANGED.format(kind="str", mark=""),
     _WRITTEN.format(test="env.dp_rank == 0 or engine.is_partitioned()", mark=""),
+    # another number than one of processes or nodes
+    """# before: train.sh
+STEPS=${STEPS:-4}
+BATCH=$((512 / $STEPS / 8))
+torchrun --nnodes=4 --nproc_per_node=8 train.py --batch $BATCH
+# file: train.sh
+STEPS=${STEPS:-4}
+BATCH=$((512 / 8))
+torchrun --nnodes=4 --nproc_per_node=8 train.py --batch $BATCH
+""",
 )

@@ -789,6 +789,25 @@ def masked(config, loss):
     _NAMED_STATE.format(key="{domain}_scheduler_state", mark="  # error: MP908"),
     # a word that parameters and recipes have for other things
     _SENT.format(name="rounds", mark="  # error: MP908", more=""),
+    # who writes and who reads again have the new name, a third place has the old one
+    """# before: rl/saving.py
+def path(folder, rank, ranks):
+    return f"{folder}/model_world_size_{ranks}_rank_{rank}.pt"
+
+
+def old_path(folder, rank, ranks):
+    return f"{folder}/model_world_size_{ranks}_rank_{rank}.pt"
+# file: rl/saving.py
+def path(folder, rank, ranks):
+    return f"{folder}/model_rank_{rank}_of_{ranks}.pt"  # error: MP908
+
+
+def old_path(folder, rank, ranks):
+    return f"{folder}/model_rank_{rank}_of_{ranks}.pt"
+# file: tools/merge.py
+def shards(folder, size):
+    return [f"{folder}/model_world_size_{size}_rank_{rank}.pt" for rank in range(size)]
+""",
 )
 CORRECT = (
     # who asks was changed, too, or asks for both
@@ -1026,4 +1045,23 @@ def share(model, size):
     _NAMED_STATE.format(key="scheduler_state_{domain}", mark=""),
     # what the batch carries is spread into a call
     _SENT.format(name="rounds", mark="", more="\n\ndef again(prompts):\n    return Scheduler(**prompts.meta_info)\n"),
+    # all places have it
+    """# before: rl/saving.py
+def path(folder, rank, ranks):
+    return f"{folder}/model_world_size_{ranks}_rank_{rank}.pt"
+
+
+def old_path(folder, rank, ranks):
+    return f"{folder}/model_world_size_{ranks}_rank_{rank}.pt"
+# file: rl/saving.py
+def path(folder, rank, ranks):
+    return f"{folder}/model_rank_{rank}_of_{ranks}.pt"
+
+
+def old_path(folder, rank, ranks):
+    return f"{folder}/model_rank_{rank}_of_{ranks}.pt"
+# file: tools/merge.py
+def shards(folder, size):
+    return [f"{folder}/model_rank_{rank}_of_{size}.pt" for rank in range(size)]
+""",
 )

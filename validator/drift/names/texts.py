@@ -95,7 +95,8 @@ class Texts:
             return None
         others = list(_joined(self.change.after, old))
         places = list(_joined(self.change.after, new))
-        if not others or len(places) != 1:
+        here = {(unit.path, unit.at(unit.code.values[number].at)[0]) for unit, number in places}
+        if not others or not here or not here <= self._edited:
             return None
         lines = tuple((unit.path, unit.at(unit.code.values[number].at)[0]) for unit, number in others)
         # given as the same setting in all places: each has a value of its own, and none looks for another one

@@ -1,7 +1,7 @@
-"""Variables of a shell script that a change renamed, and that the script still reads by their old names.
+"""Variables of a shell script that a change renamed, and that scripts still read by their old names.
 
-A variable that a script does not set may come from whoever starts it. So only one counts in whose place the script sets
-another one of nearly the same name.
+A variable that a script does not set may come from whoever starts it. So only one counts in whose place the script, or
+the Python file that starts scripts with an environment of its own, sets another one.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from difflib import SequenceMatcher
 from functools import cached_property
 from typing import NamedTuple
 
-from validator.drift.change import Change
+from validator.definitions import Module
+from validator.drift.change import Change, Side
 from validator.facts.model import At
 from validator.facts.script import Assign, Command, For, Piece, Script, Word, parts
+from validator.flow.program.unit import Unit
+from validator.flow.queries.outside_program import is_test
 
 _NAME = re.compile(r"(?<![\w$])[A-Za-z_]\w*")
 _WITH_DEFAULT = ("-", ":-", "=", ":=", "+", ":+", "?", ":?")  # the script reckons with a variable that is not set
@@ -25,13 +28,15 @@ _TESTING = frozenset({"[", "[[", "test"})
 
 
 class LostInScript(NamedTuple):
-    """A variable that nothing sets since the change, where it is read, and the one that came in its place."""
+    """A variable that nothing sets since the change, where it is read, and the one that came in its place. `setter`:
+    what sets that, if it is no script."""
 
     path: str
     name: str
     at: At
     others: tuple[At, ...]
     renamed: str
+    setter: str = ""
 
 
 class ScriptVariables:
@@ -53,7 +58,38 @@ class ScriptVariables:
                 new = next((each for each in sorted(came) if _are_near(name, each)), "")
                 if new and new in read:
                     found.append(LostInScript(source.path, name, read[name][0], tuple(read[name][1:]), new))
-        return found
+        return [*found, *self._of_started()]
+
+    def _of_started(self) -> Iterator[LostInScript]:
+        """Variables that a Python file hands to what it starts by other names since the change: what scripts read."""
+        for old, new in self.change.modules:
+            if old is None or new is None or is_test(new.path):
+                continue
+            before, after = (_given_on(side, module) for side, module in zip(self._sides, (old, new), strict=True))
+            came = sorted(after - before)
+            for name in sorted(before - after) if len(came) == 1 else ():
+                where = [(path, script) for path, script in self._scripts if name in _asked_for_in(script)]
+                if where and not self._is_set(name):
+                    path, script = where[0]
+                    places = _asked_for_in(script)[name]
+                    yield LostInScript(path, name, places[0], tuple(places[1:]), came[0], new.path)
+
+    @property
+    def _sides(self) -> tuple[Side, Side]:
+        return self.change.before, self.change.after
+
+    @cached_property
+    def _scripts(self) -> list[tuple[str, Script]]:
+        files = self.change.after.project.files.values()
+        rows = ((each.path, each.facts.extra.get("script")) for each in files)
+        return [(path, script) for path, script in rows if script is not None and not is_test(path)]
+
+    def _is_set(self, name: str) -> bool:
+        """Whether Python code gives a variable on, or a script one that it exports, not by its own value alone."""
+        modules = self.change.after.project.modules.values()
+        rows = (each for _, script in self._scripts for each in parts(script) if isinstance(each, Assign))
+        exported = any(each.name == name and each.keyword == "export" for each in rows)
+        return exported or any(name in _given_on(self.change.after, each) for each in modules)
 
     def _set_elsewhere(self, path: str, script: Script) -> frozenset[str]:
         """The variables that another script exports, which may start this one; where this one reads others, all that
@@ -64,6 +100,47 @@ class ScriptVariables:
             return frozenset(name for other in others for name in _set_in(other))
         assigns = (each for other in others for each in parts(other) if isinstance(each, Assign))
         return frozenset(each.name for each in assigns if each.keyword == "export")
+
+
+def _given_on(side: Side, module: Module) -> frozenset[str]:
+    """The variables that a file puts into an environment: its own, or a copy of it that what it starts gets."""
+    if b"environ" not in module.source.data:
+        return frozenset()
+    found = set()
+    for unit in side.units(module).values():
+        values = unit.code.values
+        for value in values:
+            if (
+                value.op == "store_item"
+                and values[value.args[1]].op == "const"
+                and _is_environment(unit, value.args[0])
+            ):
+                found.add(values[value.args[1]].data)
+    return frozenset(name for name in found if isinstance(name, str))
+
+
+def _is_environment(unit: Unit, number: int) -> bool:
+    """Whether a value is `os.environ`, or made of it: `os.environ.copy()`, `dict(os.environ)`, `{**os.environ}`."""
+    value = unit.code.values[unit.root(number)]
+    while value.op == "mut":
+        value = unit.code.values[unit.root(value.args[0])]
+    if value.op == "attr":
+        return value.data == "environ" or value.data == "copy" and _is_environment(unit, value.args[0])
+    return value.op in ("call", "dict") and any(each >= 0 and _is_environment(unit, each) for each in value.args)
+
+
+def _asked_for_in(script: Script) -> dict[str, list[At]]:
+    """The variables that a script takes from whoever starts it, with a word for the case that nothing sets them or
+    without, with their places."""
+    found: dict[str, list[At]] = {}
+    assigns = [each for each in parts(script) if isinstance(each, Assign)]
+    for word in (each for each in parts(script) if isinstance(each, Word)):
+        for piece in _pieces(word.pieces):
+            if piece.kind == "variable":
+                found.setdefault(piece.value, []).append(_at(piece))
+    kept = {each.name for each in assigns if each.value and each.name in {p.value for p in _pieces(each.value.pieces)}}
+    own = {each.name for each in assigns} - kept
+    return {name: places for name, places in found.items() if name not in own}
 
 
 def _are_near(one: str, other: str) -> bool:

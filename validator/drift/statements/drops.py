@@ -149,6 +149,15 @@ def between(edit: Edit) -> list[tuple[str, ast.expr, ast.expr, ast.AST]]:
     return found
 
 
+def part_that_went(old: ast.expr, new: ast.expr, kind: str) -> ast.AST | None:
+    """What of one kind an expression lacks that is else as it was; None where more changed, or something else."""
+    rows = list(_different([old], [new]))
+    if len(rows) != 1 or not isinstance(rows[0][0], ast.expr) or not isinstance(rows[0][1], ast.expr):
+        return None
+    found = _dropped(*rows[0])  # type: ignore[arg-type]
+    return found[1] if found is not None and found[0] == kind else None
+
+
 def _different(old: list[ast.AST], new: list[ast.AST]) -> Iterator[tuple[ast.AST, ast.AST]]:
     """The smallest pairs of parts that differ."""
     if len(old) != len(new):
