@@ -13,15 +13,16 @@ What it does
     file that another program writes, by two), still looks it up, or that only the default of an option names; a
     variable of a function that hands out its `locals()`, where an object that keeps them is asked for it; an attribute
     that others still store on objects of a class which reads it under another name now; a class that a list of names in
-    its file still calls as before (`_no_split_modules`); and a key that a file of settings (YAML, JSON, TOML) still
-    has, while all that looked it up before asks for another one in its place; and a key that the change took out of a
-    table (a dictionary that is written out under a name, a mapping of settings) where it is looked up without a test,
-    also if other places test for it; a variable of a shell script that was renamed, and is still read; and a variable
-    of the environment with a rank in it that no code or script sets any more and all readers have a default for. A note
-    where a recipe keeps a setting that nothing reads any more and that has no new name, and where a key is looked up
-    whose maker is gone as a whole: what was written before may have it. Places of one file without a new name are one
-    finding. Silent where a function asks whether there is a key before it takes its value, or tests that the object is
-    of a library's class.
+    its file still calls as before (`_no_split_modules`), or that a text names with which code compares the name of a
+    class; and a key that a file of settings (YAML, JSON, TOML) still has, while all that looked it up before asks for
+    another one in its place; and a key that the change took out of a table (a dictionary that is written out under a
+    name, a mapping of settings) where it is looked up without a test, also if other places test for it; a variable of a
+    shell script that was renamed, and is still read, also where it was a program that handed it to the scripts which it
+    starts; and a variable of the environment with a rank in it that no code or script sets any more and all readers
+    have a default for. A note where a recipe keeps a setting that nothing reads any more and that has no new name, and
+    where a key is looked up whose maker is gone as a whole: what was written before may have it. Places of one file
+    without a new name are one finding. Silent where a function asks whether there is a key before it takes its value,
+    or tests that the object is of a library's class.
 
 Why is this bad
     AttributeError, KeyError or an unknown option, when the line runs; a setting that nothing reads has no effect.
@@ -1397,6 +1398,29 @@ def run(script, processes):
 PROCESSES=${PROCESSES:-8}  # error: MP901
 torchrun --nproc_per_node=$PROCESSES eval.py
 """,
+    # the name of a class, which code compares with a text
+    """# before: store.py
+class SharedTensor:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+def wrapped(tensor):
+    return SharedTensor(tensor)
+# file: store.py
+class BroadcastTensor:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+def wrapped(tensor):
+    return BroadcastTensor(tensor)
+# file: layer.py
+def load(value, broadcast):
+    if value.__class__.__name__ == "SharedTensor":  # error: MP901
+        return broadcast(value.tensor)
+    return value
+""",
 )
 CORRECT = (
     _WEIGHTS.format(set="", test=' and "mae" in config.weights', mark=""),
@@ -2033,5 +2057,28 @@ def run(script, processes):
 #!/bin/bash
 GPUS=${GPUS:-8}
 torchrun --nproc_per_node=$GPUS eval.py
+""",
+    # the text goes along
+    """# before: store.py
+class SharedTensor:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+def wrapped(tensor):
+    return SharedTensor(tensor)
+# file: store.py
+class BroadcastTensor:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+def wrapped(tensor):
+    return BroadcastTensor(tensor)
+# file: layer.py
+def load(value, broadcast):
+    if value.__class__.__name__ == "BroadcastTensor":
+        return broadcast(value.tensor)
+    return value
 """,
 )

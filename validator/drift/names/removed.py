@@ -181,7 +181,7 @@ class Names:
     def _is_stale(self, row: Occurrence, name: str, rows: list[Occurrence]) -> bool:
         """Whether a place asks for the name that was lost and not for one of a library."""
         if row.role == "spells":
-            listed = rows[0].kind == "class" and self._is_listed(row, rows)
+            listed = rows[0].kind == "class" and (self._is_listed(row, rows) or _is_name_of_class(row))
             return listed or rows[0].kind == "function" and self._is_dispatched(row)
         if row.role == "tries":
             return self._is_tried_in_vain(row, rows)
@@ -515,6 +515,17 @@ def _is_of_environment(row: Occurrence) -> bool:
         return False
     owner = asked_of(row.unit, row) if row.role == "tries" else -1
     return row.link == "environ" or owner >= 0 and row.unit.code.values[owner].data == "environ"
+
+
+def _is_name_of_class(row: Occurrence) -> bool:
+    """Whether a text is compared with the name of a class: `type(x).__name__ == "Wrapper"`, or in a row of such."""
+    if row.unit is None or row.number < 0:
+        return False
+    unit, values = row.unit, row.unit.code.values
+    rows = (user for user in unit.users.get(row.number, ()) if values[user].op in ("tuple", "list", "set"))
+    compared = (values[user] for each in (row.number, *rows) for user in unit.users.get(each, ()))
+    asked = (values[unit.root(each)] for value in compared if value.op == "compare" for each in value.args)
+    return any(each.op == "attr" and each.data in ("__name__", "__qualname__") for each in asked)
 
 
 def _tells_rank(row: Occurrence) -> bool:
