@@ -1,11 +1,12 @@
 """A step that a change took away and without which a value is not fit for its use.
 
 What it does
-    Compares each function before and after a change. Reports a variable that was a copy and is now what it was made
-    of, where the function writes into it in place; a tensor that was padded, or else made anew out of itself, before a
+    Compares each function before and after a change. Reports a variable that was a copy and is now what it was made of,
+    where the function writes into it in place; a tensor that was padded, or else made anew out of itself, before a
     collective was handed it, and goes there as it is; a number that was rounded to a whole multiple of a number of
     ranks, and is so no longer; a row that was filled up to a number of equal parts; parts taken in equal steps of a
-    length that was cut to a whole multiple of them; and a variable that went through a call with others (`model,
+    length that was cut to a whole multiple of them; a variable that went through a collective (`x = all_reduce(x)`, of
+    whatever library) and is used as each rank has it; and a variable that went through a call with others (`model,
     loader = accelerator.prepare(model, loader)`), which still do.
 
 Why is this bad
@@ -180,6 +181,29 @@ def run(accelerator, model, optimizer, loader, scheduler):
     _BUFFER.format(
         size="size = (len(self.items) + count - 1) // count", cut="i * size : (i + 1) * size", mark="  # error: MP911"
     ),
+    # a maximum of all parts of a vocabulary, by a library that nobody knows
+    """# before: loss.py
+import torch
+from bmtrain.distributed import all_reduce
+
+
+def loss(logits, comm):
+    largest = torch.max(logits, dim=-1)[0]
+    largest = all_reduce(largest, op="max", comm=comm)
+    logits = logits - largest.unsqueeze(-1)
+    total = all_reduce(logits.exp().sum(-1), comm=comm)
+    return total.log()
+# file: loss.py
+import torch
+from bmtrain.distributed import all_reduce
+
+
+def loss(logits, comm):
+    largest = torch.max(logits, dim=-1)[0]
+    logits = logits - largest.unsqueeze(-1)  # error: MP911
+    total = all_reduce(logits.exp().sum(-1), comm=comm)
+    return total.log()
+""",
 )
 
 CORRECT = (
@@ -274,4 +298,27 @@ def run(accelerator, model, optimizer, loader, scheduler):
 """,
     # cut otherwise
     _BUFFER.format(size="size = len(self.items)", cut="i:size:count", mark=""),
+    # nothing uses it
+    """# before: loss.py
+import torch
+from bmtrain.distributed import all_reduce
+
+
+def loss(logits, comm):
+    largest = torch.max(logits, dim=-1)[0]
+    largest = all_reduce(largest, op="max", comm=comm)
+    logits = logits - largest.unsqueeze(-1)
+    total = all_reduce(logits.exp().sum(-1), comm=comm)
+    return total.log()
+# file: loss.py
+import torch
+from bmtrain.distributed import all_reduce
+
+
+def loss(logits, comm):
+    largest = torch.max(logits, dim=-1)[0]
+    logits = logits - logits.detach().amax()
+    total = all_reduce(logits.exp().sum(-1), comm=comm)
+    return total.log()
+""",
 )

@@ -55,6 +55,7 @@ class Preparations:
                     found += _unaligned(pair, edit, old, new)
                     found += _of_other_lengths(pair, edit, edits)
                     found += _unfilled(pair, edit, new)
+                    found += _unshared(pair, edit, old, new)
         return found
 
 
@@ -223,6 +224,26 @@ def _unfilled(pair: Pair, gone: Edit, new: list[Statement]) -> Iterator[Unprepar
         if any(isinstance(n, ast.Slice) and _cuts_by(n, names) for n in in_head(each.node)):
             text = f"`{row}` was filled up to `{ast.unparse(number)}` before the change: the last parts are shorter now"
             yield Unprepared(pair, each.node, gone.old.text, f"{text}, or empty")
+            return
+
+
+def _unshared(pair: Pair, gone: Edit, old: list[Statement], new: list[Statement]) -> Iterator[Unprepared]:
+    """A variable that went through a collective (`largest = all_reduce(largest, op="max")`) and is used as it is."""
+    assert gone.old is not None
+    node = gone.old.node
+    call = node.value if isinstance(node, ast.Assign) and len(node.targets) == 1 else None
+    if not isinstance(node, ast.Assign) or not isinstance(call, ast.Call) or last_name(call.func) not in collective():
+        return
+    target = node.targets[0]
+    if not isinstance(target, ast.Name) or not any(target.id in paths(each) for each in call.args):
+        return
+    behind = {each.text for each in old[next(i for i, each in enumerate(old) if each.node is node) + 1 :]}
+    for each in new:
+        if each.text in behind and target.id in paths(each.node) and target.id not in _stored(each.node):
+            text = (
+                f"`{target.id}` went through `{ast.unparse(call.func)}` before the change: each rank uses its own now"
+            )
+            yield Unprepared(pair, each.node, gone.old.text, text)
             return
 
 
