@@ -137,12 +137,26 @@ class Texts:
         if self._is_written_for_itself(old, new) or self._is_made_a_name(new):
             return []  # who puts it and who takes it have it of the change
         others = [each for each in _places(self.change.after, old) if not self._is_own_option(each[0], old)]
+        if self._are_both_replaced(old, new):
+            others = [each for each in others if not self._is_of_a_member(each, old)]
         asked = old.isidentifier() or old.startswith("--")  # by an attribute
         if not asked and len(taking := _given_to(self.change.before, old)) == 1 and "" not in taking:
             return []  # all hand it to one function that reports it: nobody looks for it
         given = {row.path for row in self._asked(old) if row.role == "defines"}
         others.sort(key=lambda place: place[0] in given)  # first who has it of elsewhere
         return others if len(others) < len(_places(self.change.before, old)) else []
+
+    def _are_both_replaced(self, old: str, new: str) -> bool:
+        """Whether the change gave a key another name where it is put and where it is looked up."""
+        roles = {row.role for row in self._asked(new) if row.kind == "key"}
+        return self._pairs[old, new] >= _SEVERAL and {"defines", "asks"} <= roles
+
+    def _is_of_a_member(self, place: tuple[str, int], text: str) -> bool:
+        """Whether a text names a member that the program has (`get_attr(key="steps")`), and is no key itself."""
+        rows = self._asked(text)
+        here = [row for row in rows if (row.path, row.at[0]) == place]
+        members = any(row.role == "defines" and row.kind in ("attribute", "function") for row in rows)
+        return members and not any(row.kind in ("key", "setting") for row in here)
 
     def _is_own_option(self, path: str, text: str) -> bool:
         """Whether a text is an option that a file defines for itself: of another program."""
