@@ -148,10 +148,11 @@ def _meets(queries: Queries, first: Place, last: Place) -> bool:
 
 
 def _finding(call: Place, loaded: Place) -> Finding:
+    wrapper = call.unit.known_as(call.value.args[0])
     return RULE.finding(
         call.unit.path,
         call.at,
-        f"`{call.unit.known_as(call.value.args[0])}`{call.where} shards weights that only some ranks have loaded (`{loaded.method}`)",
+        f"`{wrapper}`{call.where} shards weights that only some ranks have loaded (`{loaded.method}`)",
         help="pass `sync_module_states=True`, so that rank 0's weights are broadcast first",
         related=[Related(loaded.unit.path, loaded.at[0], "loaded here, on some ranks")],
         context=f"{call.unit.qualname}:{loaded.method}",
