@@ -69,6 +69,30 @@ class Buffer:
         return [items[{cut}] for i in range(count)]{mark}
 """
 
+# A maximum that no longer goes through a collective.
+_SHIFTED = """# before: loss.py
+import torch
+from bmtrain.distributed import all_reduce
+
+
+def loss(logits, comm):
+    largest = torch.max(logits, dim=-1)[0]
+    largest = all_reduce(largest, op="max", comm=comm)
+    logits = logits - largest.unsqueeze(-1)
+    total = all_reduce(logits.exp().sum(-1), comm=comm)
+    return total.log()
+# file: loss.py
+import torch
+from bmtrain.distributed import all_reduce
+
+
+def loss(logits, comm):
+    largest = torch.max(logits, dim=-1)[0]
+    logits = logits - {shift}
+    total = all_reduce(logits.exp().sum(-1), comm=comm)
+    return total.log()
+"""
+
 INCORRECT = (
     """# before: rl/average.py
 import torch.distributed as dist
@@ -182,28 +206,7 @@ def run(accelerator, model, optimizer, loader, scheduler):
         size="size = (len(self.items) + count - 1) // count", cut="i * size : (i + 1) * size", mark="  # error: MP911"
     ),
     # a maximum of all parts of a vocabulary, by a library that nobody knows
-    """# before: loss.py
-import torch
-from bmtrain.distributed import all_reduce
-
-
-def loss(logits, comm):
-    largest = torch.max(logits, dim=-1)[0]
-    largest = all_reduce(largest, op="max", comm=comm)
-    logits = logits - largest.unsqueeze(-1)
-    total = all_reduce(logits.exp().sum(-1), comm=comm)
-    return total.log()
-# file: loss.py
-import torch
-from bmtrain.distributed import all_reduce
-
-
-def loss(logits, comm):
-    largest = torch.max(logits, dim=-1)[0]
-    logits = logits - largest.unsqueeze(-1)  # error: MP911
-    total = all_reduce(logits.exp().sum(-1), comm=comm)
-    return total.log()
-""",
+    _SHIFTED.format(shift="largest.unsqueeze(-1)  # error: MP911"),
 )
 
 CORRECT = (
@@ -299,26 +302,5 @@ def run(accelerator, model, optimizer, loader, scheduler):
     # cut otherwise
     _BUFFER.format(size="size = len(self.items)", cut="i:size:count", mark=""),
     # nothing uses it
-    """# before: loss.py
-import torch
-from bmtrain.distributed import all_reduce
-
-
-def loss(logits, comm):
-    largest = torch.max(logits, dim=-1)[0]
-    largest = all_reduce(largest, op="max", comm=comm)
-    logits = logits - largest.unsqueeze(-1)
-    total = all_reduce(logits.exp().sum(-1), comm=comm)
-    return total.log()
-# file: loss.py
-import torch
-from bmtrain.distributed import all_reduce
-
-
-def loss(logits, comm):
-    largest = torch.max(logits, dim=-1)[0]
-    logits = logits - logits.detach().amax()
-    total = all_reduce(logits.exp().sum(-1), comm=comm)
-    return total.log()
-""",
+    _SHIFTED.format(shift="logits.detach().amax()"),
 )

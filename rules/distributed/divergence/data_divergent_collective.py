@@ -175,6 +175,29 @@ def _chosen(batches: str, passed: str = "loader", test: str = _EMPTY, mark: str 
     return _CHOSEN.format(batches=batches, passed=passed, test=test, mark=mark)
 
 
+# A flag that a test of an earlier round sets.
+_STOPPED = """\
+import torch
+import torch.distributed as dist
+
+def update(model, optimizer, rounds, batches, limit):
+    stop = False
+    for _ in range(rounds):
+        if stop:{mark}
+            break
+        for batch in batches:
+            logp = torch.log_softmax(model(batch), -1).gather(-1, batch["labels"].unsqueeze(-1)).squeeze(-1)
+            kl = 0.5 * ((logp - batch["old"]) ** 2).mean()
+            shared = kl.detach().clone()
+            if dist.is_initialized():
+                dist.all_reduce(shared, op=dist.ReduceOp.AVG)
+            if {test}:
+                stop = True
+            optimizer.zero_grad()
+            kl.backward()
+            optimizer.step()
+"""
+
 INCORRECT = [
     # fewer files than ranks: the test itself says that a rank may have none
     _SHARE.replace("{before}", "if not self.rows:  # error: MP502\n            return 0.0").replace("{after}", ""),
@@ -469,27 +492,7 @@ def fit(model, batches, group):
 """,
     _taken("files[rank::ranks]", mark="  # error: MP502"),
     # a flag that an earlier round sets by what is reduced elsewhere
-    """\
-import torch
-import torch.distributed as dist
-
-def update(model, optimizer, rounds, batches, limit):
-    stop = False
-    for _ in range(rounds):
-        if stop:  # error: MP502
-            break
-        for batch in batches:
-            logp = torch.log_softmax(model(batch), -1).gather(-1, batch["labels"].unsqueeze(-1)).squeeze(-1)
-            kl = 0.5 * ((logp - batch["old"]) ** 2).mean()
-            shared = kl.detach().clone()
-            if dist.is_initialized():
-                dist.all_reduce(shared, op=dist.ReduceOp.AVG)
-            if kl.item() > limit:
-                stop = True
-            optimizer.zero_grad()
-            kl.backward()
-            optimizer.step()
-""",
+    _STOPPED.format(test="kl.item() > limit", mark="  # error: MP502"),
     # what a tensor has along a dimension is no exchange between ranks
     """\
 import torch
@@ -941,27 +944,7 @@ class Groups:
                 each.group = dist.new_group(ranks=each.ranks)
 """,
     # a flag that is set by what has been reduced
-    """\
-import torch
-import torch.distributed as dist
-
-def update(model, optimizer, rounds, batches, limit):
-    stop = False
-    for _ in range(rounds):
-        if stop:
-            break
-        for batch in batches:
-            logp = torch.log_softmax(model(batch), -1).gather(-1, batch["labels"].unsqueeze(-1)).squeeze(-1)
-            kl = 0.5 * ((logp - batch["old"]) ** 2).mean()
-            shared = kl.detach().clone()
-            if dist.is_initialized():
-                dist.all_reduce(shared, op=dist.ReduceOp.AVG)
-            if shared > limit:
-                stop = True
-            optimizer.zero_grad()
-            kl.backward()
-            optimizer.step()
-""",
+    _STOPPED.format(test="shared > limit", mark=""),
 ]
 
 

@@ -37,6 +37,53 @@ HELP = (
     "inside the branch; or use a group that holds just the ranks that get here"
 )
 
+# Functions that a decorator lets one rank alone run.
+_DECORATED = """\
+from enum import Enum
+
+import torch.distributed as dist
+from accelerate import Accelerator
+from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.utilities import rank_zero_only
+
+accelerator = Accelerator()
+
+
+class Execute(Enum):
+    ALL = 0
+    RANK_ZERO = 1
+
+
+def register(execute_mode=Execute.ALL):
+    def keep(function):
+        function.execute_mode = execute_mode
+        return function
+
+    return keep
+
+
+class Saver(Callback):
+    @rank_zero_only
+    def on_train_end(self, trainer, module):
+        print("saving")
+{barrier}
+
+class Worker:
+    @register(execute_mode=Execute.{mode})
+    def save(self, path):
+        self.gather(path)
+
+    def gather(self, path):
+        parts = [None] * dist.get_world_size()
+        dist.all_gather_object(parts, path){mark}
+        return parts
+
+
+@accelerator.on_main_process
+def report(losses):
+    {report}
+"""
+
 _EVALUATION = """
 import torch
 import torch.distributed as dist
@@ -1136,52 +1183,12 @@ class Engine:
     # a generator that hands over to another one, behind an attribute that one rank alone sets
     _HANDED_OVER.format(before="if self.workers is None:  # error: MP501\n            return", inside="pass"),
     # a decorator lets one rank alone run the function
-    """\
-from enum import Enum
-
-import torch.distributed as dist
-from accelerate import Accelerator
-from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.utilities import rank_zero_only
-
-accelerator = Accelerator()
-
-
-class Execute(Enum):
-    ALL = 0
-    RANK_ZERO = 1
-
-
-def register(execute_mode=Execute.ALL):
-    def keep(function):
-        function.execute_mode = execute_mode
-        return function
-
-    return keep
-
-
-class Saver(Callback):
-    @rank_zero_only
-    def on_train_end(self, trainer, module):
-        print("saving")
-        dist.barrier()  # error: MP501
-
-
-class Worker:
-    @register(execute_mode=Execute.RANK_ZERO)
-    def save(self, path):
-        self.gather(path)
-
-    def gather(self, path):
-        parts = [None] * dist.get_world_size()
-        dist.all_gather_object(parts, path)  # error: MP501
-        return parts
-
-
-@accelerator.on_main_process
-def report(losses):
-    return accelerator.gather(losses).mean()  # error: MP501
-""",
+    _DECORATED.format(
+        barrier="        dist.barrier()  # error: MP501\n",
+        mode="RANK_ZERO",
+        mark="  # error: MP501",
+        report="return accelerator.gather(losses).mean()  # error: MP501",
+    ),
 ]
 
 
@@ -2519,50 +2526,8 @@ class Engine:
 """,
     _HANDED_OVER.format(before="pass", inside="if self.workers is None:\n                continue"),
     # decorators of functions in which no ranks meet
-    """\
-from enum import Enum
-
-import torch.distributed as dist
-from accelerate import Accelerator
-from lightning.pytorch.callbacks import Callback
-from lightning.pytorch.utilities import rank_zero_only
-
-accelerator = Accelerator()
-
-
-class Execute(Enum):
-    ALL = 0
-    RANK_ZERO = 1
-
-
-def register(execute_mode=Execute.ALL):
-    def keep(function):
-        function.execute_mode = execute_mode
-        return function
-
-    return keep
-
-
-class Saver(Callback):
-    @rank_zero_only
-    def on_train_end(self, trainer, module):
-        print("saving")
-
-
-class Worker:
-    @register(execute_mode=Execute.ALL)
-    def save(self, path):
-        self.gather(path)
-
-    def gather(self, path):
-        parts = [None] * dist.get_world_size()
-        dist.all_gather_object(parts, path)
-        return parts
-
-
-@accelerator.on_main_process
-def report(losses):
-    print(losses)
+    _DECORATED.format(barrier="", mode="ALL", mark="", report="print(losses)")
+    + """\
 
 
 class Shown:

@@ -159,6 +159,43 @@ def _finding(call: Place, loaded: Place) -> Finding:
     )
 
 
+# Weights that a context manager of some ranks leaves out.
+_EMPTY = """\
+import torch
+import torch.distributed as dist
+from accelerate import init_empty_weights
+from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
+from transformers import AutoModelForCausalLM
+
+
+def init_context(use_meta):
+    on_cpu = lambda: torch.device("cpu")
+    if use_meta:
+        context = init_empty_weights if dist.get_rank() != 0 else on_cpu
+    else:
+        context = on_cpu
+    return context
+
+
+def fill(module):
+    if dist.get_rank() != 0:
+        module.to_empty(device=torch.cuda.current_device(), recurse=False)
+    return module
+
+
+def build(path, config):
+    context = init_context(use_meta=not config.tie_word_embeddings)
+    with context():
+        model = AutoModelForCausalLM.from_pretrained(path)
+        model.to(torch.float32)
+    return FSDP(model, param_init_fn=fill, {sync}){mark}
+
+
+def main(path, config):
+    dist.init_process_group("nccl")
+    return build(path, config)
+"""
+
 _STATE = """
 import torch
 import torch.distributed as dist
@@ -225,41 +262,7 @@ def build(name):
 """,
     _ACROSS.replace("{sync}", "").replace("{mark}", "  # error: MP553"),
     # a context manager of some ranks leaves the module without contents
-    """\
-import torch
-import torch.distributed as dist
-from accelerate import init_empty_weights
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
-from transformers import AutoModelForCausalLM
-
-
-def init_context(use_meta):
-    on_cpu = lambda: torch.device("cpu")
-    if use_meta:
-        context = init_empty_weights if dist.get_rank() != 0 else on_cpu
-    else:
-        context = on_cpu
-    return context
-
-
-def fill(module):
-    if dist.get_rank() != 0:
-        module.to_empty(device=torch.cuda.current_device(), recurse=False)
-    return module
-
-
-def build(path, config):
-    context = init_context(use_meta=not config.tie_word_embeddings)
-    with context():
-        model = AutoModelForCausalLM.from_pretrained(path)
-        model.to(torch.float32)
-    return FSDP(model, param_init_fn=fill, use_orig_params=False)  # error: MP553
-
-
-def main(path, config):
-    dist.init_process_group("nccl")
-    return build(path, config)
-""",
+    _EMPTY.format(sync="use_orig_params=False", mark="  # error: MP553"),
 ]
 
 CORRECT = [
@@ -301,40 +304,8 @@ def as_told(model, path, sync):
     return FSDP(model, sync_module_states=sync)
 """,
     # the contents come from rank 0, or no rank has any
-    """\
-import torch
-import torch.distributed as dist
-from accelerate import init_empty_weights
-from torch.distributed.fsdp import FullyShardedDataParallel as FSDP
-from transformers import AutoModelForCausalLM
-
-
-def init_context(use_meta):
-    on_cpu = lambda: torch.device("cpu")
-    if use_meta:
-        context = init_empty_weights if dist.get_rank() != 0 else on_cpu
-    else:
-        context = on_cpu
-    return context
-
-
-def fill(module):
-    if dist.get_rank() != 0:
-        module.to_empty(device=torch.cuda.current_device(), recurse=False)
-    return module
-
-
-def build(path, config):
-    context = init_context(use_meta=not config.tie_word_embeddings)
-    with context():
-        model = AutoModelForCausalLM.from_pretrained(path)
-        model.to(torch.float32)
-    return FSDP(model, param_init_fn=fill, sync_module_states=True)
-
-
-def main(path, config):
-    dist.init_process_group("nccl")
-    return build(path, config)
+    _EMPTY.format(sync="sync_module_states=True", mark="")
+    + """\
 
 
 def same(path):
