@@ -16,10 +16,10 @@ What it does
     …)`); a keyword that was a parameter and falls into a `**` where it is lost; and a parameter that fields or options
     filled by its name, handed on as a whole, which have the old one; and a value of a recipe that nothing in the
     program knows, where a function asks for the one of before among several and raises for all others, or has no `else`
-    for them, or a key of JSON on a command line which was a parameter's name. So with a key by which what a file holds
-    is asked, and that nothing puts there, where the one of before is still written to the file of the same name. Silent
-    where the change itself writes the old text too, as an alias, or the new one in a statement that stands for none
-    with the old one.
+    for them, or where nothing is done with it but to compare it with other texts, or a key of JSON on a command line
+    which was a parameter's name. So with a key by which what a file holds is asked, and that nothing puts there, where
+    the one of before is still written to the file of the same name. Silent where the change itself writes the old text
+    too, as an alias, or the new one in a statement that stands for none with the old one.
 
 Why is this bad
     Who writes and who reads no longer mean the same: a checkpoint that is not found, a KeyError, a setting that is not
@@ -808,6 +808,23 @@ def old_path(folder, rank, ranks):
 def shards(folder, size):
     return [f"{folder}/model_world_size_{size}_rank_{rank}.pt" for rank in range(size)]
 """,
+    # a value that is only compared, and not with this one
+    """# before: actor.yaml
+actor:
+  norm: batch_norm
+# file: actor.yaml
+actor:
+  norm: batch  # error: MP908
+# file: actor.py
+class Actor:
+    def __init__(self, config):
+        self.config = config
+
+    def returns(self, rewards):
+        if self.config.norm == "batch_norm":
+            rewards = rewards / rewards.abs().max()
+        return rewards
+""",
 )
 CORRECT = (
     # who asks was changed, too, or asks for both
@@ -1063,5 +1080,22 @@ def old_path(folder, rank, ranks):
 # file: tools/merge.py
 def shards(folder, size):
     return [f"{folder}/model_rank_{rank}_of_{size}.pt" for rank in range(size)]
+""",
+    # the step is switched off
+    """# before: actor.yaml
+actor:
+  norm: batch_norm
+# file: actor.yaml
+actor:
+  norm: none
+# file: actor.py
+class Actor:
+    def __init__(self, config):
+        self.config = config
+
+    def returns(self, rewards):
+        if self.config.norm == "batch_norm":
+            rewards = rewards / rewards.abs().max()
+        return rewards
 """,
 )

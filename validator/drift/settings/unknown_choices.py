@@ -19,8 +19,9 @@ from validator.drift.names.texts import constants
 from validator.drift.statements.differences import node_of
 from validator.facts.config_files import Setting, settings_of
 from validator.flow.program.unit import Unit
-from validator.flow.queries.outside_program import is_foreign
+from validator.flow.queries.outside_program import is_foreign, is_test
 
+_OFF = frozenset({"none", "null", "false", "off", "no", "disabled", "disable", "never", "default", "identity", "skip"})
 _OF_SEVERAL_WORDS = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_-][A-Za-z0-9]+)+")
 
 
@@ -50,8 +51,28 @@ class UnknownChoices:
             for setting in settings_of(new).settings:
                 was, now = before.get(setting.path), setting.value
                 if isinstance(was, str) and isinstance(now, str) and was != now and now.isprintable() and was and now:
-                    found += self._of(new.path, setting, was)
+                    found += list(self._of(new.path, setting, was)) or self._unasked(new.path, setting, was)
         return found
+
+    def _unasked(self, path: str, setting: Setting, was: str) -> Iterator[UnknownChoice]:
+        """The comparison that asks a setting for the old value, where all that is done with it is to compare it with
+        texts, and none of these is the new value, which is no word for `off`."""
+        name, now = setting.path[-1], str(setting.value)
+        known: set[str] = set()
+        asked: tuple[Unit, int] | None = None
+        rows = [row for row in self.change.after.occurrences(name) if row.role in ("asks", "tries")]
+        for row in rows if now.lower() not in _OFF else ():
+            if row.unit is None or is_test(row.path):
+                continue
+            values = row.unit.code.values
+            users = [n for n in row.unit.users.get(row.number, ()) if values[n].op != "mut"]
+            if values[row.number].op != "attr" or not users or any(values[n].op != "compare" for n in users):
+                return  # it goes on from there
+            known |= _choices(row.unit, row.number)
+            if was in _choices(row.unit, row.number):
+                asked = asked or (row.unit, row.unit.at(values[users[0]].at)[0])
+        if asked is not None and now not in known:
+            yield UnknownChoice(path, setting, was, *asked, tuple(sorted(known)), refuses=False)
 
     def _of(self, path: str, setting: Setting, was: str) -> Iterator[UnknownChoice]:
         """The first function that takes the old value and refuses the new one, which stands nowhere in the program."""
@@ -92,7 +113,9 @@ def _choices(unit: Unit, subject: int) -> frozenset[str]:
         for operand in values[test].args:
             held = values[unit.root(operand)]
             parts = held.args if held.op in ("tuple", "list", "set") else (unit.root(operand),)
-            found.update(values[each].data for each in parts if isinstance(values[each].data, str))
+            found.update(
+                values[each].data for each in parts if values[each].op == "const" and isinstance(values[each].data, str)
+            )
     return frozenset(found)
 
 
