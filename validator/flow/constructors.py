@@ -9,6 +9,7 @@ from validator.definitions import RECORDS, ClassDef, Method
 from validator.facts.model import Assign, Call, Param
 from validator.project import Project
 
+_LEFT_OUT = "left out"  # the kind of a field that the constructor does not take
 _DATACLASS = RECORDS | {f"{name}()" for name in RECORDS}
 REMOTE = frozenset({"ray.remote", "ray.remote()"})
 _MAKING = _DATACLASS | REMOTE  # decorators that leave what a call of the class needs plain to see
@@ -193,7 +194,9 @@ def _fields(cls: ClassDef, top: ClassDef) -> tuple[Param, ...] | None:
                 param = _field(each, row)
                 if param is None:
                     return None
-                if "ClassVar" not in row.annotation:
+                if param.kind == _LEFT_OUT:
+                    found.pop(row.target, None)
+                elif "ClassVar" not in row.annotation:
                     found[row.target] = param
     return tuple(found.values())
 
@@ -205,16 +208,20 @@ def body_of(cls: ClassDef) -> tuple[Assign, ...]:
 
 
 def _field(cls: ClassDef, row: Assign) -> Param | None:
+    """The parameter that a field is; None where that is not plain to see."""
     default: str | None = row.value if row.kind != "none" else None
+    kind = "any"
     if "KW_ONLY" in row.annotation:
         return None
     if row.kind == "call" and row.value in _FIELD:
         call = _call_in(cls, row)
-        words = {a.keyword for a in call.args} if call is not None else {"init"}
-        if "init" in words or "kw_only" in words or "**" in words:
+        words = {a.keyword: a.value for a in call.args} if call is not None else {"**": ""}
+        asked = [words[name] for name in ("init", "kw_only") if name in words]
+        if "**" in words or any(each not in ("True", "False") for each in asked):
             return None
-        default = "…" if words & {"default", "default_factory", "factory"} else None
-    return Param(row.target, "any", default, row.annotation, row.at)
+        kind = _LEFT_OUT if words.get("init") == "False" else "kw" if words.get("kw_only") == "True" else "any"
+        default = "…" if words.keys() & {"default", "default_factory", "factory"} else None
+    return Param(row.target, kind, default, row.annotation, row.at)
 
 
 def _decorator_text(cls: ClassDef) -> str:

@@ -556,6 +556,23 @@ def main():
     print(Checkpointer(**config.__dict__))  # error: MP121
     print(Checkpointer(**options))  # error: MP121
 """,
+    # fields that the constructor does not take, or only by name
+    """\
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Options:
+    path: str
+    ranks: int = field(default=1, init=False)
+    wide: bool = field(default=False, kw_only=True)
+
+
+def main():
+    print(Options("a", ranks=2))  # error: MP121
+    print(Options("a", True))  # error: MP121
+    print(Options("a", wide=True))
+""",
 )
 
 _STARTED = """\
@@ -1292,5 +1309,25 @@ def main(wide, clean):
 
 
 print(main(True, dict.clear))
+""",
+    # a field that a class below gives back to the constructor
+    """\
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Base:
+    path: str
+    ranks: int = field(default=1, init=False)
+
+
+@dataclass
+class Options(Base):
+    ranks: int = 2
+    wide: bool = field(default=False, kw_only=True)
+
+
+def main():
+    print(Options("a", 4, wide=True), Options("a", ranks=3))
 """,
 )

@@ -151,7 +151,7 @@ class SpreadKeys:
     def _fields(self, place: Place, at: At) -> Keys:
         """The fields of the data class of which an object is; objects of a class below it have them, too."""
         held = self.objects.held(place)
-        rows = [_fields_of(cls) for cls in held.classes]
+        rows = [fields_of(cls) for cls in held.classes]
         if not held.complete or not rows or None in rows:
             return _NOBODY_KNOWS
         common = frozenset.intersection(*(row for row in rows if row is not None))
@@ -164,7 +164,7 @@ def _together(own: dict[str, At], spread: list[Keys], complete: bool = True) -> 
     return Keys({**found, **own}, complete and all(keys.complete for keys in spread), all(keys.sure for keys in spread))
 
 
-def _fields_of(cls: ClassDef) -> frozenset[str] | None:
+def fields_of(cls: ClassDef) -> frozenset[str] | None:
     """The fields of a data class; None of other classes, and of those whose fields are not all plain."""
     found: set[str] = set()
     for each in cls.mro:
