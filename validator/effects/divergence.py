@@ -52,6 +52,7 @@ from validator.flow.values import BOTTOM, UNKNOWN, Val
 from validator.ir.model import RawAt
 from validator.project import Project
 
+_SETTING_UP = frozenset({"init_process_group", "destroy_process_group"})  # the ranks are others behind these
 _LEAVING = {"return": "the others return", "next": "the others skip it", "break": "the others leave the loop"}
 
 
@@ -345,15 +346,20 @@ class Divergences:
     def _decorated(self, unit: Unit, frame: Frame) -> Iterator[Divergence]:
         """What a function does among ranks that a decorator lets some ranks alone run."""
         some = runs_on_some(self.project.analysis(Queries), unit)
-        if some is None or self._is_of_some(unit):
+        if some is None or self._is_of_some(unit) or unit.named.keys() & _SETTING_UP:
             return
         causes = frozenset({Cause("rank", WORLD)})
         found = Comparison(self.traces, causes, None, frame).differ(
             (self.traces.of(unit), frame), (RETURN, frame), {}, {}
         )
-        if found is not None and isinstance(found[0], Issued):
+        if found is not None and isinstance(found[0], Issued) and not self._is_met_apart(found[0]):
             at, text = some.decorator.value.at, f"@{some.text}"
             yield Divergence(unit, at, text, causes, found[0], RETURN, "then", False, not some.sure, 0, True)
+
+    def _is_met_apart(self, op: Issued) -> bool:
+        """Whether other calls of a collective stand under tests of the rank: the others may come to it there."""
+        calls = self.project.analysis(Queries).named(op.name)
+        return any(only(call.under, "rank", "member") for call in calls if call.at != op.at)
 
     def _test(self, unit: Unit, fork: Fork) -> Place:
         """The condition of a branch."""

@@ -10,7 +10,7 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 
 _FIRST = re.compile(r"(^|_)(rank_?(zero|0)|rank0)(_|$)", re.IGNORECASE)  # of a member that says which worker runs it
-_MODE = re.compile(r"(^|_)(mode|on|ranks?|where|execute)(_|$)")
+_MODE = re.compile(r"(^|_)(execute|executed|run|runs|exec)(_|$)")
 
 
 class OnSome(NamedTuple):

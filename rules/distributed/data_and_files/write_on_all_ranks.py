@@ -36,6 +36,7 @@ from validator.domains.axes import NODE, WORLD
 from validator.domains.spmd import only
 from validator.effects.divergence import Divergences
 from validator.effects.files import Access, Files, reaches
+from validator.effects.one_rank_functions import runs_on_some
 from validator.effects.trace import Traces
 from validator.finding import Finding, Related
 from validator.flow.program.answers import Operation
@@ -90,6 +91,8 @@ def check_project(project: Project) -> Iterator[Finding]:
     for place, named, is_remote in sorted(_writes(accesses, queries), key=lambda row: (row[0].unit.path, row[0].at)):
         unit = place.unit
         if is_aside(unit.path) or _excused(place, named) or unit in apart and not is_remote:
+            continue
+        if runs_on_some(queries, unit) is not None:
             continue
         anchor = _anchor(queries, place, several)
         if anchor is not None:

@@ -172,7 +172,7 @@ def _thrown_away(queries: Queries, changed: ChangedWeights) -> Iterator[Finding]
         for number, value in enumerate(unit.code.values):
             place = Place(queries.flow, unit, number)
             written = _written(place)
-            if not written and value.op == "call" and unit.managers(number):
+            if not written and value.op == "call" and unit.managers(number) and not _is_used_inside(queries, place):
                 written = [*written_through(queries, place), *changed.by(place)]
             for tensor in written if value.op in ("call", "store_item", "store_attr", "mut") else ():
                 manager = next(
@@ -190,6 +190,16 @@ def _thrown_away(queries: Queries, changed: ChangedWeights) -> Iterator[Finding]
                         related=[Related(unit.path, manager.at[0], "gathered here, to be read only")],
                         context=f"{unit.qualname}:{place.text}",
                     )
+
+
+def _is_used_inside(queries: Queries, call: Place) -> bool:
+    """Whether something else is called behind a call inside of the same context manager: what is written may be for
+    that alone."""
+    around = call.unit.managers(call.number)
+    later = (
+        each for each in queries.calls_in(call.unit) if each.number > call.number and each.value.at > call.value.at
+    )
+    return any(call.unit.managers(each.number)[: len(around)] == around for each in later)
 
 
 def _written(place: Place) -> list[Place]:

@@ -40,6 +40,8 @@ RULE = Rule(
 
 _STATES = "torch.distributed.checkpoint.state_dict."
 _TAKING = {"set_model_state_dict": ("model_state_dict", 1), "set_optimizer_state_dict": ("optim_state_dict", 2)}
+_FILLING = ("load_state_dict", "load_checkpoint", "load_weights")
+_RESUMING = frozenset({"set_model_state_dict", "set_state_dict", "dcp"})
 _LOADING = frozenset({"load_state_dict", "load_weights", "from_pretrained"})
 
 
@@ -119,7 +121,16 @@ def _made_apart(module: Place) -> Place | None:
         if loading and len(loading) < len(makers):
             return loading[0]
     made = (each for each in trail(module, frozenset()) if each.value.op == "call" and each.method in _LOADING)
-    return next(filter(_is_empty_on_some, made), None)
+    found = next(filter(_is_empty_on_some, made), None)
+    return found if found is None or not _is_filled(module) else None
+
+
+def _is_filled(module: Place) -> bool:
+    """Whether the function loads weights once more, or its file a checkpoint of all ranks: both may fill the model."""
+    unit = module.unit
+    loads = [n for name in _FILLING for n in unit.named.get(name, ())]
+    whole = module.flow.units_of(unit.module).values()
+    return bool(loads) or any(not _RESUMING.isdisjoint(each.named) for each in whole)
 
 
 def _is_empty_on_some(made: Place) -> bool:

@@ -8,12 +8,12 @@ What it does
     build(total_steps, warmup_steps)`. Items go by their keys (`batch["old_log_probs"]`), and what is gathered from
     several things by what each is asked for (`pad([row.labels for row in rows])`). Also one argument that bears the
     name of another parameter, behind others that stand at their places: there the signature has got a parameter in
-    between; and two of which each stands in the place of the one before, up to one without a name. Also of actors, of
-    modules that are called, of what processes are given to run, and of methods that a text names
-    (`llm.collective_rpc("update", args=(…))`). Where several definitions may be reached, all must have these parameters
-    in this order. Silent in the function itself, behind a test of the two, where the function passes them to it in the
-    other order too, where a statement exchanges the two, where their names are those of the two ways of one thing
-    (`scatter_dim`, `gather_dim`), where a name, or a condition around the call, says that the exchange is meant
+    between; and two, behind one at its place, of which each stands in the place of the one before, up to one without a
+    name. Also of actors, of modules that are called, of what processes are given to run, and of methods that a text
+    names (`llm.collective_rpc("update", args=(…))`). Where several definitions may be reached, all must have these
+    parameters in this order. Silent in the function itself, behind a test of the two, where the function passes them to
+    it in the other order too, where a statement exchanges the two, where their names are those of the two ways of one
+    thing (`scatter_dim`, `gather_dim`), where a name, or a condition around the call, says that the exchange is meant
     (`swap`, `reverse`, `transpose`), where the result is turned round (`-margin(b, a)`, `1 - p(b, a)`, `scores(b,
     a).T`), where the function is there for the exchange alone (it does nothing else, one beside it passes the two
     straight, `text_to_image` is its name), and where what is called gives the same in either order.
@@ -261,6 +261,7 @@ def _led_on(names: list[str], params: Sequence[str]) -> Swapped | None:
         further = own.get(other, there)
         last = given[further] if further < len(given) else ""
         leads_on = there != here and further not in (here, there) and not last and given.count(other) == 1
+        leads_on = leads_on and any(given[i] == params[i] for i in range(here))
         if leads_on and not (words(name) & words(params[here]) or words(other) & words(params[there])):
             return Swapped((name, other), (params[here], params[there]))
     return None

@@ -3,10 +3,11 @@
 What it does
     Holds what the methods of classes give back that inherit from callbacks, trainers, stopping criteria, processors of
     logits (transformers, trl), samplers and schedulers of the learning rate (PyTorch) against what the library makes of
-    it, by the table `hook_results.toml` beside this rule: a callback gives back nothing, or the control; a criterion, a
-    processor, `compute_loss`, a sampler's `__iter__` and `get_lr` give back something; `prediction_step` gives three.
-    An error where no way through the method fits, a warning where one does not. Silent about what is not known, about
-    methods that only raise, and in tests.
+    it, by the table `hook_results.toml` beside this rule (silent where the class, or one of its family, has its own of
+    the methods that call it, and where classes below override it too): a callback gives back nothing, or the control; a
+    criterion, a processor, `compute_loss`, a sampler's `__iter__` and `get_lr` give back something; `prediction_step`
+    gives three. An error where no way through the method fits, a warning where one does not. Silent about what is not
+    known, about methods that only raise, and in tests.
 
 Why is this bad
     Mostly nothing fails in the method itself: the library goes on with what it got, and raises one call later, or in
@@ -50,13 +51,21 @@ class _Row(NamedTuple):
     gives: str | int
     then: str
     other: str
+    by: frozenset[str]
 
 
 @cache
 def _rows() -> tuple[_Row, ...]:
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "hook_results.toml")
     return tuple(
-        _Row(tuple(row["bases"]), tuple(row["methods"]), row["gives"], row["then"], row.get("or", ""))
+        _Row(
+            tuple(row["bases"]),
+            tuple(row["methods"]),
+            row["gives"],
+            row["then"],
+            row.get("or", ""),
+            frozenset(row.get("by", ())),
+        )
         for row in load_toml(path)["row"]
     )
 
@@ -76,9 +85,16 @@ def _check(flow: Flow, cls: ClassDef, row: _Row) -> Iterator[Finding]:
         unit = flow.unit_of(method) if any(fnmatchcase(name, each) for each in row.methods) else None
         if unit is None or unit.code.is_generator or facts.stub or facts.is_abstract or facts.decorators:
             continue
+        if any(not row.by.isdisjoint(each.methods) for each in cls.relatives) or _is_for_others(cls, name):
+            continue
         wrong = [place for place in _given_back(flow, unit) if _refused(place, row)]
         if wrong and (row.gives != "something" or len(wrong) == len(unit.code.returned)):
             yield _report(cls, unit, row, wrong)
+
+
+def _is_for_others(cls: ClassDef, name: str) -> bool:
+    """Whether classes below override a method too: what this one gives may be for them alone."""
+    return any(each is not cls and name in each.methods for each in cls.descendants())
 
 
 def _given_back(flow: Flow, unit: Unit) -> Iterator[Place]:

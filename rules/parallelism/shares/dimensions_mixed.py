@@ -4,7 +4,8 @@ What it does
     Follows the sizes of a tensor through one function: from `b, t, h, d = x.shape`, `view`, `reshape`, `unflatten`-like
     sizes that are written out, `permute`, `transpose`, `flatten` and `unsqueeze` to a `view` or `reshape` whose sizes
     are the same ones, split or multiplied. Reports it where these do not come from neighbours in their order: of `[b,
-    w, t, h, d]` `reshape(b, t, h * w, d)`. Silent where a size is not known, where two sizes may be told apart by
+    w, t, h, d]` `reshape(b, t, h * w, d)`. Silent where the result is cut or turned round at once, as skewed matrices
+    are, where a test tells of one of the sizes, where a size is not known, where two sizes may be told apart by
     nothing, and where the sizes do not make up the whole.
 
 Why is this bad
@@ -32,6 +33,7 @@ RULE = Rule("MP446", "dimensions-mixed", "warning", "1.1", tokens=("reshape", "v
 
 _RESHAPING = frozenset({"view", "reshape"})
 _SAME = frozenset({"contiguous", "clone", "detach", "to", "float", "half", "bfloat16", "cuda", "cpu", "type_as"})
+_SCRATCH = frozenset({"new_zeros", "new_empty", "new_full", "new_ones"})  # memory that is laid out as one likes
 Factor = Any  # what tells one size from another: a number, or the key of what is computed
 Sizes = list[tuple[Factor, ...]]  # of each dimension the sizes whose product it is
 _REST: tuple[Factor, ...] = ("rest",)  # -1
@@ -44,8 +46,21 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         wanted, source = _given(call), call.receiver
         held = _sizes(source) if wanted is not None and len(wanted) > 1 else None
-        if wanted is not None and held is not None and _are_mixed(held, wanted):
+        if wanted is not None and held is not None and _are_mixed(held, wanted) and not _is_meant(call, wanted):
             yield _report(call, source)
+
+
+def _is_meant(call: Place, wanted: Sizes) -> bool:
+    """Whether elements are moved into other rows on purpose (a skewed matrix is cut, or turned round, at once), or a
+    test around tells of one of the sizes."""
+    for user in call.users:
+        cut = user.value.op == "item" and any(part.value.op == "slice" for part in user.operand(1).parts)
+        turned = user.value.op == "attr" and user.value.data in ("t", "T", "mT", "transpose", "permute", "swapaxes")
+        if cut or turned:
+            return True
+    sizes = {factor for each in wanted for factor in each}
+    tests = (test for test, _ in call.settled_tests)
+    return any(test.value.op == "compare" and test.operand(i).key in sizes for test in tests for i in (0, 1))
 
 
 def _report(call: Place, source: Place) -> Finding:
@@ -90,9 +105,13 @@ def _are_mixed(held: Sizes, wanted: Sizes) -> bool:
 
 def _sizes(place: Place) -> Sizes | None:
     """The sizes of a tensor, as far as one function tells."""
+    if place.value.op == "mut" and str(place.operand(1).method).endswith("_"):
+        return None  # turned round in place, say
     place = place.root
     if place.value.op != "call" or place.receiver is None:
         return _unpacked(place)
+    if place.method in _SCRATCH:
+        return None
     if place.method in _RESHAPING:
         given = _given(place)
         return given if given is not None and _REST not in given else None

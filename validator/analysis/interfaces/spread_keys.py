@@ -16,21 +16,18 @@ from validator.flow.queries.base import Place
 from validator.project import Project
 
 KIND = "spread"  # of an argument that a `**` passes
-_SHOWING = frozenset({"vars", "asdict"})
-_FIELDS = frozenset({"fields", "asdict", "vars", "__dict__", "__dataclass_fields__"})
+_SHOWING = frozenset({"vars", "dataclasses.asdict"})  # of Python: a function of the project may leave something out
 _LOOKING = frozenset({"get", "keys", "values", "items", "copy"})
 _ADDING = frozenset({"setdefault", "update"})  # what these add is not listed; nothing goes
-_LISTS = frozenset({"list", "tuple", "set"})
-_READERS = frozenset({"print", "len", "str", "repr", "sorted", "list", "set", "bool", "isinstance", "id"})
+_CHANGING = frozenset({"pop", "popitem", "clear", *_LOOKING, *_ADDING})
+_READERS = frozenset({"print", "len", "str", "repr", "sorted", "list", "set", "bool", "isinstance", "id", "dict"})
 
 
 class Keys(NamedTuple):
-    """The keys that a dictionary surely has, with where each is put, and whether it has no others. `sure`: they do not
-    depend on what an object's fields hold."""
+    """The keys that a dictionary surely has, with where each is put, and whether it has no others."""
 
     found: dict[str, At]
     complete: bool
-    sure: bool = True
 
     def without(self, names: frozenset[str]) -> Keys:
         return self._replace(found={key: at for key, at in self.found.items() if key not in names})
@@ -45,13 +42,12 @@ class SpreadKeys:
     def __init__(self, project: Project) -> None:
         self.objects = project.analysis(Objects)
 
-    def spelled_out(self, place: Place | None, call: Call) -> tuple[Call, bool]:
-        """A call with the keywords that it passes by `**` written out, and whether these are sure to be passed."""
+    def spelled_out(self, place: Place | None, call: Call) -> Call:
+        """A call with the keywords that it passes by `**` written out."""
         names = place.value.data.names if place is not None and place.value.op == "call" else ()
         if place is None or "**" not in names or len(names) != len(call.args):
-            return call, True
+            return call
         args: list[Argument] = []
-        sure = True
         for position, argument in enumerate(call.args):
             if argument.keyword != "**":
                 args.append(argument)
@@ -59,11 +55,12 @@ class SpreadKeys:
             keys = self.of(place.operand(position + 1))
             args += [Argument(key, KIND, key, argument.at) for key in keys.found]
             args += [] if keys.complete else [argument]
-            sure = sure and keys.sure
-        return call._replace(args=tuple(args)), sure
+        return call._replace(args=tuple(args))
 
     def of(self, place: Place) -> Keys:
         """The keys of a dictionary as it is at a place."""
+        if self._gets_about(place):
+            return _NOBODY_KNOWS
         taken: frozenset[str] = frozenset()
         added: dict[str, At] = {}
         complete = True
@@ -85,10 +82,8 @@ class SpreadKeys:
             elif not (value.data == -1 and change.method in _LOOKING or change.method in _READERS):
                 return _NOBODY_KNOWS
             place = place.operand(0)
-        if any(each.operand(0).root == place.root for each in self.objects.queries.values(place.unit, "delete")):
-            return _NOBODY_KNOWS
         made = self._made(place).without(taken)
-        return Keys({**made.found, **added}, made.complete and complete, made.sure)
+        return Keys({**made.found, **added}, made.complete and complete)
 
     def _made(self, place: Place) -> Keys:
         """The keys of a dictionary where it is made."""
@@ -96,15 +91,15 @@ class SpreadKeys:
         if value.op == "dict":
             return self._displayed(place)
         if value.op == "attr" and value.data == "__dict__":
-            return self._fields(place.operand(0), place.at)
+            return self._fields(place.operand(0), place.at, True)
         if value.op != "call":
             return _NOBODY_KNOWS
         if place.method == "dict" and place.receiver is None and value.data.names and None not in value.data.names:
             whole = {name: place.at for name in value.data.names if name not in ("*", "**")}
             spread = [self.of(place.operand(i)) for i, name in enumerate(value.data.names, 1) if name == "**"]
             return _together(whole, spread)
-        if place.method in _SHOWING and len(value.args) == 2:
-            return self._fields(place.operand(1), place.at)
+        if len(value.args) == 2 and any(o[0] == "ext" and o[1] in _SHOWING for o in place.operand(0).val.each):
+            return self._fields(place.operand(1), place.at, place.method == "vars")
         return self._shown_by_method(place)
 
     def _displayed(self, place: Place) -> Keys:
@@ -124,53 +119,88 @@ class SpreadKeys:
         return _together(own, spread, complete)
 
     def _shown_by_method(self, call: Place) -> Keys:
-        """What a method gives that makes a dictionary of the fields of its object: some of them it may leave out."""
+        """What a method gives that does nothing but to make a dictionary of the fields of its object."""
         receiver = call.receiver
-        targets = self.objects.queries.targets(call) if receiver is not None else []
-        if receiver is None or len(targets) != 1 or not self._goes_through_fields(targets[0]):
+        targets = self.objects.queries.targets(call) if receiver is not None and len(call.value.args) == 1 else []
+        returned = targets[0].code.returned if len(targets) == 1 else []
+        if receiver is None or len(returned) != 1:
             return _NOBODY_KNOWS
-        held = self._fields(receiver, call.at)
-        named: set[str] = set()  # what it is told to leave out
-        for given in (call.value_at(number) for number in call.value.args[1:]):
-            parts = [given.operand(i) for i in range(len(given.value.args))] if given.value.op in _LISTS else [given]
-            constants = [part.val.constant() for part in parts]
-            if any(not isinstance(each, str | bool) for each in constants):
-                return _NOBODY_KNOWS
-            named.update(map(str, constants))
-        held = held.without(frozenset(named))
-        dictionary = (
-            any(o[0] == "dict" for o in call.closed.each) or "Dict" in targets[0].scope.facts.returns_annotation
-        )
-        return held._replace(complete=False, sure=False) if dictionary else _NOBODY_KNOWS
+        given = Place(call.flow, targets[0], returned[0])
+        asked = given.operand(1) if given.value.op == "call" and len(given.value.args) == 2 else given
+        if not targets[0].is_receiver(asked.root.number):
+            return _NOBODY_KNOWS
+        own, theirs = self.of(given), self._fields(receiver, call.at, False)
+        known = own.found and own.found.keys() <= theirs.found.keys()
+        return theirs._replace(complete=own.complete and theirs.complete) if known else _NOBODY_KNOWS
 
-    def _goes_through_fields(self, unit: Unit) -> bool:
-        """Whether a function, or one inside of it, asks for the fields of a data class."""
-        inside = self.objects.flow.units_of(unit.module).values()
-        return any(each.named.keys() & _FIELDS for each in inside if each is unit or each.outer is unit)
-
-    def _fields(self, place: Place, at: At) -> Keys:
-        """The fields of the data class of which an object is; objects of a class below it have them, too."""
+    def _fields(self, place: Place, at: At, all_attributes: bool) -> Keys:
+        """The fields of the data class of which an object is; objects of a class below it have them, too. Of all its
+        attributes there may be more, or fewer where something takes one away."""
         held = self.objects.held(place)
         rows = [fields_of(cls) for cls in held.classes]
         if not held.complete or not rows or None in rows:
             return _NOBODY_KNOWS
         common = frozenset.intersection(*(row for row in rows if row is not None))
-        same = len(set(rows)) == 1 and not held.below
-        return Keys(dict.fromkeys(sorted(common), at), same, len(set(rows)) == 1)
+        if all_attributes and self._are_taken_away(place.unit, held.classes):
+            return _NOBODY_KNOWS
+        same = len(set(rows)) == 1 and not held.below and not all_attributes
+        return Keys(dict.fromkeys(sorted(common), at), same)
+
+    def _are_taken_away(self, unit: Unit, classes: frozenset[ClassDef]) -> bool:
+        """Whether code beside, or of the classes, takes attributes away, or changes the dictionary that holds them."""
+        modules = {unit.module, *(each.module for cls in classes for each in cls.relatives)}
+        units = [each for module in modules for each in self.objects.flow.units_of(module).values()]
+        deletes = any(value.op == "delete" for each in units for value in each.code.values)
+        return deletes or any(each.named.keys() & {"delattr", "pop", "clear", "popitem"} for each in units)
+
+    def _gets_about(self, place: Place) -> bool:
+        """Whether a dictionary is known to something else that may change it: a function inside, an object, a list."""
+        unit, values = place.unit, place.unit.code.values
+        chain = {place.number}
+        while values[place.number].op == "mut":
+            place = place.operand(0)
+            chain.add(place.number)
+        later = ((each, user) for each in chain for user in unit.users.get(each, ()) if values[user].op == "mut")
+        chain |= {user for each, user in list(later) if values[user].args[0] == each}
+        names = {name for name, numbers in unit.code.definitions.items() if not chain.isdisjoint(numbers)}
+        inside = (each for each in self.objects.flow.units_of(unit.module).values() if each.outer is unit)
+        if any(value.op == "free" and value.data[1] in names for each in inside for value in each.code.values):
+            return True
+        return any(not _is_harmless(unit, each, user) for each in chain for user in unit.users.get(each, ()))
+
+
+def _is_harmless(unit: Unit, number: int, user: int) -> bool:
+    """Whether a use of a dictionary is one that is looked at elsewhere, or only reads it."""
+    value = unit.code.values[user]
+    if value.op == "call":
+        passed = [name for name, each in zip(value.data.names, value.args[1:], strict=True) if each == number]
+        callee = unit.code.values[value.args[0]]
+        return all(name == "**" for name in passed) or callee.op == "name" and callee.data in _READERS
+    if value.op == "attr":
+        return value.data in _CHANGING
+    if value.op == "store_item":
+        return bool(value.args[0] == number and number not in value.args[1:])
+    if value.op == "dict":  # `{**options}` makes another one
+        return all(value.args[i] < 0 for i in range(0, len(value.args), 2) if value.args[i + 1] == number)
+    return value.op in ("item", "mut", "compare", "iter", "more", "next")
 
 
 def _together(own: dict[str, At], spread: list[Keys], complete: bool = True) -> Keys:
     found = {key: at for keys in spread for key, at in keys.found.items()}
-    return Keys({**found, **own}, complete and all(keys.complete for keys in spread), all(keys.sure for keys in spread))
+    return Keys({**found, **own}, complete and all(keys.complete for keys in spread))
 
 
 def fields_of(cls: ClassDef) -> frozenset[str] | None:
     """The fields of a data class; None of other classes, and of those whose fields are not all plain."""
     found: set[str] = set()
-    for each in cls.mro:
-        names = [name for name, annotation in each.facts.attributes if annotation]
-        if names and not any(d.rpartition(".")[2].startswith("dataclass") for d in each.facts.decorators):
+    for each in reversed(cls.mro):
+        rows = [(name, annotation) for name, annotation in each.facts.attributes if annotation]
+        plain = any(d.rpartition(".")[2].startswith("dataclass") for d in each.facts.decorators)
+        if rows and not plain or "__init__" in each.methods:
             return None
-        texts = dict(each.facts.attributes)
-        found |= {name for name in names if "ClassVar" not in texts[name] and "InitVar" not in texts[name]}
+        for name, annotation in rows:
+            if "ClassVar" in annotation or "InitVar" in annotation or "KW_ONLY" in annotation:
+                found.discard(name)
+            else:
+                found.add(name)
     return frozenset(found) if found and PLAIN_BASES.issuperset(cls.external_bases) else None

@@ -34,6 +34,7 @@ _WRITING = frozenset({"setattr", "vars", "__setattr__", "__dict__"})
 _LIKE = 0.6  # of the letters of two names
 _CALLABLE = frozenset({"function", "class"})
 _GIVEN = frozenset({"option", "field", "key", "setting"})  # what users and files give a value
+_NAMES_OF_CLASSES = ("__name__", "__qualname__")
 _SET = frozenset({"setting", "flag", "override", "environment"})
 
 
@@ -181,7 +182,7 @@ class Names:
     def _is_stale(self, row: Occurrence, name: str, rows: list[Occurrence]) -> bool:
         """Whether a place asks for the name that was lost and not for one of a library."""
         if row.role == "spells":
-            listed = rows[0].kind == "class" and (self._is_listed(row, rows) or _is_name_of_class(row))
+            listed = rows[0].kind == "class" and (self._is_listed(row, rows) or self._is_name_of_class(row))
             return listed or rows[0].kind == "function" and self._is_dispatched(row)
         if row.role == "tries":
             return self._is_tried_in_vain(row, rows)
@@ -211,6 +212,22 @@ class Names:
             return False
         told = self.renamed(rows[0]) is not None or name in self._replaced
         return is_telling(name) or told and len(name) > 3 and name not in of_libraries()
+
+    def _is_name_of_class(self, row: Occurrence) -> bool:
+        """Whether a text is compared with the name of a class (`type(x).__name__ == "Wrapper"`), by itself: in a row of
+        several it may be a library's. Not where the change wrote that line, or code gives classes other names."""
+        if row.unit is None or row.number < 0 or self.change.wrote(row.path, row.at[0]):
+            return False
+        unit, values = row.unit, row.unit.code.values
+        compared = (values[user] for user in unit.users.get(row.number, ()) if values[user].op == "compare")
+        asked = (values[unit.root(each)] for value in compared for each in value.args)
+        if not any(each.op == "attr" and each.data in _NAMES_OF_CLASSES for each in asked):
+            return False
+        after = self.after.project.modules.values()
+        units = (
+            each for module in after if b"__name__" in module.source.data for each in self.after.units(module).values()
+        )
+        return not any(v.op == "store_attr" and v.data in _NAMES_OF_CLASSES for each in units for v in each.code.values)
 
     def _are_of_one_program(self, row: Occurrence, rows: list[Occurrence]) -> bool:
         """Whether a place was in some program together with one of several definitions."""
@@ -515,17 +532,6 @@ def _is_of_environment(row: Occurrence) -> bool:
         return False
     owner = asked_of(row.unit, row) if row.role == "tries" else -1
     return row.link == "environ" or owner >= 0 and row.unit.code.values[owner].data == "environ"
-
-
-def _is_name_of_class(row: Occurrence) -> bool:
-    """Whether a text is compared with the name of a class: `type(x).__name__ == "Wrapper"`, or in a row of such."""
-    if row.unit is None or row.number < 0:
-        return False
-    unit, values = row.unit, row.unit.code.values
-    rows = (user for user in unit.users.get(row.number, ()) if values[user].op in ("tuple", "list", "set"))
-    compared = (values[user] for each in (row.number, *rows) for user in unit.users.get(each, ()))
-    asked = (values[unit.root(each)] for value in compared if value.op == "compare" for each in value.args)
-    return any(each.op == "attr" and each.data in ("__name__", "__qualname__") for each in asked)
 
 
 def _tells_rank(row: Occurrence) -> bool:

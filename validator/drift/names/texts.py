@@ -96,6 +96,9 @@ class Texts:
         others = list(_joined(self.change.after, old))
         places = list(_joined(self.change.after, new))
         here = {(unit.path, unit.at(unit.code.values[number].at)[0]) for unit, number in places}
+        if len(places) > 1:
+            both = {unit.path for unit, _ in places}
+            others = [each for each in others if each[0].path not in both]  # who has both goes by either
         if not others or not here or not here <= self._edited:
             return None
         lines = tuple((unit.path, unit.at(unit.code.values[number].at)[0]) for unit, number in others)

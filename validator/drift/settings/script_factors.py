@@ -43,18 +43,22 @@ class ScriptFactors:
         found: list[LostFactor] = []
         for old, source in self.change.settings_files:
             before, after = old.facts.extra.get("script"), source.facts.extra.get("script")
-            if before is not None and after is not None:
+            if before is not None and after is not None and not self.change.modules:  # code may reckon with it now
                 found += self._in_script(source.path, before, after)
         return found
 
     def _in_script(self, path: str, before: Script, after: Script) -> Iterator[LostFactor]:
         rows = [_arithmetic(script) for script in (before, after)]
+        known = {piece.value for pieces in rows[0].values() for piece in pieces}
+        fresh = [piece.value for pieces in rows[1].values() for piece in pieces if piece.value not in known]
         for name in rows[0].keys() & rows[1].keys():
             (was, *others), (now, *more) = rows[0][name], rows[1][name]
             old, new = _expression(was.value), _expression(now.value)
             if others or more or old is None or new is None:
                 continue
             part = part_that_went(old, new, "factor")
+            if isinstance(part, ast.Name) and any(re.search(rf"\b{part.id}\b", text) for text in fresh):
+                continue  # it stands in another variable now
             if isinstance(part, ast.Name) and (axes_of(part.id) or part.id in self._counts):
                 at = (now.line, now.column, now.line, now.column + max(now.width, 1))
                 yield LostFactor(path, at, was.value.strip(), part.id)

@@ -66,13 +66,17 @@ class ScriptVariables:
             if old is None or new is None or is_test(new.path):
                 continue
             before, after = (_given_on(side, module) for side, module in zip(self._sides, (old, new), strict=True))
-            came = sorted(after - before)
-            for name in sorted(before - after) if len(came) == 1 else ():
+            starts = b".sh" in new.source.data or b"bash" in new.source.data
+            for name in sorted(before.keys() - after.keys()) if starts else ():
+                renamed = next(
+                    (each for each in sorted(after.keys() - before.keys()) if after[each] == before[name]), ""
+                )
                 where = [(path, script) for path, script in self._scripts if name in _asked_for_in(script)]
-                if where and not self._is_set(name):
+                where = [row for row in where if renamed not in _asked_for_in(row[1])]
+                if renamed and where and not self._is_set(name):
                     path, script = where[0]
                     places = _asked_for_in(script)[name]
-                    yield LostInScript(path, name, places[0], tuple(places[1:]), came[0], new.path)
+                    yield LostInScript(path, name, places[0], tuple(places[1:]), renamed, new.path)
 
     @property
     def _sides(self) -> tuple[Side, Side]:
@@ -85,11 +89,19 @@ class ScriptVariables:
         return [(path, script) for path, script in rows if script is not None and not is_test(path)]
 
     def _is_set(self, name: str) -> bool:
-        """Whether Python code gives a variable on, or a script one that it exports, not by its own value alone."""
+        """Whether something else may set a variable: code that has its name, a script that exports it, or names it
+        where it starts something."""
         modules = self.change.after.project.modules.values()
         rows = (each for _, script in self._scripts for each in parts(script) if isinstance(each, Assign))
         exported = any(each.name == name and each.keyword == "export" for each in rows)
-        return exported or any(name in _given_on(self.change.after, each) for each in modules)
+        words = (word.text for _, script in self._scripts for each in _commands(script) for word in each.words)
+        given = any(f"{name}=" in text for text in words) or any(
+            line.startswith(b"#SBATCH") and name.encode() in line
+            for source in self.change.after.project.files.values()
+            if source.facts.extra.get("script") is not None
+            for line in source.data.splitlines()
+        )
+        return exported or given or any(name.encode() in each.source.data for each in modules)
 
     def _set_elsewhere(self, path: str, script: Script) -> frozenset[str]:
         """The variables that another script exports, which may start this one; where this one reads others, all that
@@ -102,11 +114,12 @@ class ScriptVariables:
         return frozenset(each.name for each in assigns if each.keyword == "export")
 
 
-def _given_on(side: Side, module: Module) -> frozenset[str]:
-    """The variables that a file puts into an environment: its own, or a copy of it that what it starts gets."""
+def _given_on(side: Side, module: Module) -> dict[str, str]:
+    """The variables that a file puts into an environment, its own or a copy of it that what it starts gets, with what
+    it puts there."""
+    found: dict[str, str] = {}
     if b"environ" not in module.source.data:
-        return frozenset()
-    found = set()
+        return found
     for unit in side.units(module).values():
         values = unit.code.values
         for value in values:
@@ -115,8 +128,10 @@ def _given_on(side: Side, module: Module) -> frozenset[str]:
                 and values[value.args[1]].op == "const"
                 and _is_environment(unit, value.args[0])
             ):
-                found.add(values[value.args[1]].data)
-    return frozenset(name for name in found if isinstance(name, str))
+                name, at = values[value.args[1]].data, values[value.args[2]].at
+                if isinstance(name, str):
+                    found[name] = unit.text(at) if at else ""
+    return found
 
 
 def _is_environment(unit: Unit, number: int) -> bool:

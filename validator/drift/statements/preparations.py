@@ -24,6 +24,9 @@ _COPIES = frozenset({"clone", "copy", "deepcopy"})
 _CONTAINERS = frozenset({"list", "dict", "set", "sorted"})
 _FILLING = frozenset({"append", "extend", "insert", "update", "pop", "popitem", "clear", "setdefault", "sort", "add",
                       "remove", "discard", "reverse"})  # fmt: skip
+_MAKING = (
+    ast.BinOp, ast.UnaryOp, ast.Compare, ast.Dict, ast.List, ast.Set, ast.DictComp, ast.ListComp, ast.SetComp,
+)  # fmt: skip
 _ROUNDING = frozenset({"ceil", "int", "floor", "round", "cdiv"})
 
 
@@ -55,7 +58,8 @@ class Preparations:
                     found += _unaligned(pair, edit, old, new)
                     found += _of_other_lengths(pair, edit, edits)
                     found += _unfilled(pair, edit, new)
-                    found += _unshared(pair, edit, old, new)
+                    if len(edits) == len(self.change.pairs) == 1:  # nothing else changed that may do it now
+                        found += _unshared(pair, edit, old, new)
         return found
 
 
@@ -91,7 +95,9 @@ def _is_copy(call: ast.Call) -> bool:
 
 def _is_new(value: ast.expr) -> bool:
     """Whether an expression computes an object of its own: arithmetic, and what gives tensors of other memory."""
-    if isinstance(value, ast.BinOp | ast.UnaryOp | ast.Compare):
+    if isinstance(
+        value, ast.BinOp | ast.UnaryOp | ast.Compare | ast.Dict | ast.List | ast.Set | ast.DictComp | ast.ListComp
+    ):
         return True
     return isinstance(value, ast.Call) and last_name(value.func) in _computing()
 

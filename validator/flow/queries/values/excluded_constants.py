@@ -7,8 +7,11 @@ from typing import Any
 
 from validator.flow.queries.base import Place
 
-# methods of texts that answer with yes or no, and work on nothing else
-_QUESTIONS = frozenset({"startswith", "endswith", "isdigit", "isalpha", "isalnum", "isnumeric", "isupper", "islower"})
+# methods of texts that answer with yes or no, with how many texts they are given
+_QUESTIONS = {
+    "startswith": 1, "endswith": 1, "isdigit": 0, "isalpha": 0, "isalnum": 0, "isnumeric": 0, "isupper": 0,
+    "islower": 0,
+}  # fmt: skip
 
 
 def is_excluded(place: Place, user: Place) -> bool:
@@ -40,7 +43,11 @@ def _answers_otherwise(constant: Any, asked: list[tuple[str, list[Any], bool]]) 
     """Whether a constant would have given another answer."""
     if not isinstance(constant, str):
         return False
-    fitting = ((name, given, holds) for name, given, holds in asked if all(isinstance(each, str) for each in given))
+    fitting = (
+        (name, given, holds)
+        for name, given, holds in asked
+        if len(given) == _QUESTIONS[name] and all(isinstance(each, str) for each in given)
+    )
     return any(getattr(constant, name)(*given) is not holds for name, given, holds in fitting)
 
 
