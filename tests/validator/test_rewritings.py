@@ -17,6 +17,7 @@ NOT_YET: dict[tuple[str, str, bool, int], str] = {
     ("moved definition", "MP539", True, 0): "what the main block starts stands in another file",
     ("else for return", "MP502", True, 14): "two branches come to one collective, at which the first is reported",
     ("loop", "MP555", True, 3): "a list that a loop fills instead of a display: what is gathered into it may be read",
+    ("loop", "MP555", True, 4): "a list that a loop fills instead of a display: what is gathered into it may be read",
     ("own context manager", "MP567", True, 8): "what a function returns out of a `with` instead of the rank",
     ("moved definition", "MP507", False, 6): "only of functions of the same file it is known that they end the process",
     ("own context manager", "MP507", False, 6): "out of a `with` it is not known that a function ends the process",
