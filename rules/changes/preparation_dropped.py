@@ -6,8 +6,8 @@ What it does
     collective was handed it, and goes there as it is; a number that was rounded to a whole multiple of a number of
     ranks, and is so no longer; a row that was filled up to a number of equal parts; parts taken in equal steps of a
     length that was cut to a whole multiple of them; a variable that went through a collective (`x = all_reduce(x)`, of
-    whatever library) and is used as each rank has it; and a variable that went through a call with others (`model,
-    loader = accelerator.prepare(model, loader)`), which still do.
+    whatever library) and is used as each rank has it, where nothing else changed that may do it now; and a variable
+    that went through a call with others (`model, loader = accelerator.prepare(model, loader)`), which still do.
 
 Why is this bad
     The original is overwritten, ranks bring tensors of different sizes to a collective, or the last rank gets a shorter

@@ -6,7 +6,8 @@ What it does
     make the module in different ways (`from_pretrained` on one, from its configuration or inside of
     `init_empty_weights` on the others), in a function that gives it as well. Also a whole state
     (`StateDictOptions(full_state_dict=True)`) that only some ranks have read, and that `set_model_state_dict` gets
-    without `broadcast_from_rank0`. Silent where a collective may run in between, which may hand them out.
+    without `broadcast_from_rank0`. Silent where a collective may run in between, which may hand them out, and, where a
+    context manager left them out, where the function loads weights once more or its file a checkpoint of all ranks.
 
 Why is this bad
     FSDP takes from each rank its own shard of what that rank holds. All shards but the first are then random, or memory

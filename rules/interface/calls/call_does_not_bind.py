@@ -6,14 +6,14 @@ What it does
     modules of networks that are called, tasks and actors of Ray, `functools.partial`, what threads, processes and
     executors are given to run (`mp.spawn`, with the number of the process before its arguments), and what torch keeps
     as hooks (`register_forward_hook(f, with_kwargs=True)`). Where several definitions may be reached, all must refuse
-    the call. What comes from callers alone is a warning, for they may take another way; `**` passes the keys that its
-    dictionary surely has where the call stands, of a data class (`**asdict(config)`, `**vars(self)`) its fields, a
-    warning where a method of the project gives these; a warning are keywords for the `**` of a function that hands them
-    on to others, which refuse them. Where nothing is known of the object, a call is a warning that no method of that
-    name in the project takes, if the name is no library's, or if the object is asked for at least two such names that
-    one class has, and neither this class nor one of its family takes the call. Also reports `**args` where `args` is
-    the function's own `*args`: a tuple, which `**` cannot unpack. Silent where a decorator may change the signature, a
-    test expects TypeError, or the callee takes anything.
+    the call. `**` passes the keys that its dictionary surely has where the call stands, of a data class
+    (`**asdict(config)`, `**vars(self)`) its fields; not where something else has the dictionary too, or code beside
+    takes keys or attributes away. What comes from callers alone is a warning, for they may take another way; so are
+    keywords for the `**` of a function that hands them on to others, which refuse them. Where nothing is known of the
+    object, a call is a warning that no method of that name in the project takes, if the name is no library's, or if the
+    object is asked for at least two such names that one class has, and neither this class nor one of its family takes
+    the call. Also reports `**args` where `args` is the function's own `*args`: a tuple, which `**` cannot unpack.
+    Silent where a decorator may change the signature, a test expects TypeError, or the callee takes anything.
 
 Why is this bad
     It raises TypeError, on a path that nobody has run since the signature changed.
