@@ -1,7 +1,7 @@
 """The keywords that a call passes by `**`: those that are surely in the dictionary where the call stands.
 
 `make(**{"path": p})`, `options = dict(path=p); options["size"] = 2; make(**options)`, `Model(**asdict(config))`,
-`Model(**vars(self))`, `Model(**self.to_dict())` where such a method goes through the fields of its data class.
+`Model(**vars(self))`, `Model(**self.to_dict())` where such a method does no more than that.
 """
 
 from __future__ import annotations
