@@ -643,6 +643,53 @@ def part(state):
     return state[int(os.environ.get("MODEL_RANK", "0"))]{mark}
 """
 
+_NAMED_CLASS = """# before: store.py
+class SharedTensor:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+def wrapped(tensor):
+    return SharedTensor(tensor)
+# file: store.py
+class BroadcastTensor:
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+
+def wrapped(tensor):
+    return BroadcastTensor(tensor)
+# file: layer.py
+def load(value, broadcast):
+    if value.__class__.__name__ == "{text}":{mark}
+        return broadcast(value.tensor)
+    return value
+"""
+
+_HANDED = """# before: run.py
+import os
+import subprocess
+
+
+def run(script, processes):
+    env = os.environ.copy()
+    env["PROCESSES"] = str(processes)
+    subprocess.run(["bash", script], env=env, check=True)
+# file: run.py
+import os
+import subprocess
+
+
+def run(script, processes):
+    env = os.environ.copy()
+    env["GPUS"] = str(processes)
+    subprocess.run(["bash", script], env=env, check=True)
+# file: eval.sh
+#!/bin/bash
+{name}=${{{name}:-8}}{mark}
+torchrun --nproc_per_node=${name} eval.py
+"""
+
 INCORRECT = (
     # one place tests for the key, the other one does not
     _WEIGHTS.format(set="", test="", mark="  # error: MP901"),
@@ -1375,52 +1422,9 @@ class EmbedImages(Unit):
     # a variable of the environment, which has a default where it is read
     _PLACED.format(after="return rank", mark="  # error: MP901"),
     # a variable that a program hands to the scripts that it starts
-    """# before: run.py
-import os
-import subprocess
-
-
-def run(script, processes):
-    env = os.environ.copy()
-    env["PROCESSES"] = str(processes)
-    subprocess.run(["bash", script], env=env, check=True)
-# file: run.py
-import os
-import subprocess
-
-
-def run(script, processes):
-    env = os.environ.copy()
-    env["GPUS"] = str(processes)
-    subprocess.run(["bash", script], env=env, check=True)
-# file: eval.sh
-#!/bin/bash
-PROCESSES=${PROCESSES:-8}  # error: MP901
-torchrun --nproc_per_node=$PROCESSES eval.py
-""",
+    _HANDED.format(name="PROCESSES", mark="  # error: MP901"),
     # the name of a class, which code compares with a text
-    """# before: store.py
-class SharedTensor:
-    def __init__(self, tensor):
-        self.tensor = tensor
-
-
-def wrapped(tensor):
-    return SharedTensor(tensor)
-# file: store.py
-class BroadcastTensor:
-    def __init__(self, tensor):
-        self.tensor = tensor
-
-
-def wrapped(tensor):
-    return BroadcastTensor(tensor)
-# file: layer.py
-def load(value, broadcast):
-    if value.__class__.__name__ == "SharedTensor":  # error: MP901
-        return broadcast(value.tensor)
-    return value
-""",
+    _NAMED_CLASS.format(text="SharedTensor", mark="  # error: MP901"),
 )
 CORRECT = (
     _WEIGHTS.format(set="", test=' and "mae" in config.weights', mark=""),
@@ -2035,50 +2039,7 @@ def result(info):
     # a script sets it
     _PLACED.format(after="return rank", mark="") + "# file: run.sh\nexport MODEL_RANK=1\npython train.py\n",
     # the scripts go along
-    """# before: run.py
-import os
-import subprocess
-
-
-def run(script, processes):
-    env = os.environ.copy()
-    env["PROCESSES"] = str(processes)
-    subprocess.run(["bash", script], env=env, check=True)
-# file: run.py
-import os
-import subprocess
-
-
-def run(script, processes):
-    env = os.environ.copy()
-    env["GPUS"] = str(processes)
-    subprocess.run(["bash", script], env=env, check=True)
-# file: eval.sh
-#!/bin/bash
-GPUS=${GPUS:-8}
-torchrun --nproc_per_node=$GPUS eval.py
-""",
+    _HANDED.format(name="GPUS", mark=""),
     # the text goes along
-    """# before: store.py
-class SharedTensor:
-    def __init__(self, tensor):
-        self.tensor = tensor
-
-
-def wrapped(tensor):
-    return SharedTensor(tensor)
-# file: store.py
-class BroadcastTensor:
-    def __init__(self, tensor):
-        self.tensor = tensor
-
-
-def wrapped(tensor):
-    return BroadcastTensor(tensor)
-# file: layer.py
-def load(value, broadcast):
-    if value.__class__.__name__ == "BroadcastTensor":
-        return broadcast(value.tensor)
-    return value
-""",
+    _NAMED_CLASS.format(text="BroadcastTensor", mark=""),
 )

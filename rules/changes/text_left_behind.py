@@ -579,6 +579,23 @@ def measures(scheduler):
     return {{"max_rounds": scheduler.last}}
 """
 
+_NORMED = """# before: actor.yaml
+actor:
+  norm: batch_norm
+# file: actor.yaml
+actor:
+  norm: {value}{mark}
+# file: actor.py
+class Actor:
+    def __init__(self, config):
+        self.config = config
+
+    def returns(self, rewards):
+        if self.config.norm == "batch_norm":
+            rewards = rewards / rewards.abs().max()
+        return rewards
+"""
+
 INCORRECT = (
     # an attribute of a library's object, which the project alone reads, with a default
     _given("rl/train.py", _CONFIGURED, "use_start_end", "start_end_tokens", _CAPTIONER, _ERROR),
@@ -809,22 +826,7 @@ def shards(folder, size):
     return [f"{folder}/model_world_size_{size}_rank_{rank}.pt" for rank in range(size)]
 """,
     # a value that is only compared, and not with this one
-    """# before: actor.yaml
-actor:
-  norm: batch_norm
-# file: actor.yaml
-actor:
-  norm: batch  # error: MP908
-# file: actor.py
-class Actor:
-    def __init__(self, config):
-        self.config = config
-
-    def returns(self, rewards):
-        if self.config.norm == "batch_norm":
-            rewards = rewards / rewards.abs().max()
-        return rewards
-""",
+    _NORMED.format(value="batch", mark="  # error: MP908"),
 )
 CORRECT = (
     # who asks was changed, too, or asks for both
@@ -1082,20 +1084,5 @@ def shards(folder, size):
     return [f"{folder}/model_rank_{rank}_of_{size}.pt" for rank in range(size)]
 """,
     # the step is switched off
-    """# before: actor.yaml
-actor:
-  norm: batch_norm
-# file: actor.yaml
-actor:
-  norm: none
-# file: actor.py
-class Actor:
-    def __init__(self, config):
-        self.config = config
-
-    def returns(self, rewards):
-        if self.config.norm == "batch_norm":
-            rewards = rewards / rewards.abs().max()
-        return rewards
-""",
+    _NORMED.format(value="none", mark=""),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 
 from validator.analysis.interfaces.binding import keeps_signature, parameters
-from validator.definitions import RECORDS, ClassDef, Method
+from validator.definitions import PLAIN_BASES, RECORDS, ClassDef, Method
 from validator.facts.model import Assign, Call, Param
 from validator.project import Project
 
@@ -199,6 +199,22 @@ def _fields(cls: ClassDef, top: ClassDef) -> tuple[Param, ...] | None:
                 elif "ClassVar" not in row.annotation:
                     found[row.target] = param
     return tuple(found.values())
+
+
+def fields_of(cls: ClassDef) -> frozenset[str] | None:
+    """The fields of a data class; None of other classes, and of those whose fields are not all plain."""
+    found: set[str] = set()
+    for each in reversed(cls.mro):
+        rows = [(name, annotation) for name, annotation in each.facts.attributes if annotation]
+        plain = any(d.rpartition(".")[2].startswith("dataclass") for d in each.facts.decorators)
+        if rows and not plain or "__init__" in each.methods:
+            return None
+        for name, annotation in rows:
+            if "ClassVar" in annotation or "InitVar" in annotation or "KW_ONLY" in annotation:
+                found.discard(name)
+            else:
+                found.add(name)
+    return frozenset(found) if found and PLAIN_BASES.issuperset(cls.external_bases) else None
 
 
 def body_of(cls: ClassDef) -> tuple[Assign, ...]:

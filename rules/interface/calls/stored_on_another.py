@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.interfaces.spread_keys import fields_of
 from validator.finding import Finding, Related
+from validator.flow.constructors import fields_of
 from validator.flow.objects import Objects
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_test

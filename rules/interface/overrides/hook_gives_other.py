@@ -2,7 +2,7 @@
 
 What it does
     Holds what the methods of classes give back that inherit from callbacks, trainers, stopping criteria, processors of
-    logits (transformers, trl), samplers and schedulers of the learning rate (PyTorch) against what the library makes of
+    logits (transformers), samplers and schedulers of the learning rate (PyTorch) against what the library makes of
     it, by the table `hook_results.toml` beside this rule (silent where the class, or one of its family, has its own of
     the methods that call it, and where classes below override it too): a callback gives back nothing, or the control; a
     criterion, a processor, `compute_loss`, a sampler's `__iter__` and `get_lr` give back something; `prediction_step`
@@ -38,7 +38,7 @@ from validator.flow.values import NONE_OBJ, Obj
 from validator.project import ClassDef, Project
 from validator.rule import Rule
 
-RULE = Rule("MP164", "hook-gives-other", "error", "1.0", tokens=("transformers", "trl", "torch"), solves=True)
+RULE = Rule("MP164", "hook-gives-other", "error", "1.0", tokens=("transformers", "torch"), solves=True)
 
 _PLAIN = frozenset({"const", "tuple", "seq", "dict", "unordered", "tensor"})
 
@@ -47,7 +47,7 @@ class _Row(NamedTuple):
     """A row of the table: see there."""
 
     bases: tuple[str, ...]
-    methods: tuple[str, ...]
+    methods: frozenset[str]
     gives: str | int
     then: str
     other: str
@@ -60,7 +60,7 @@ def _rows() -> tuple[_Row, ...]:
     return tuple(
         _Row(
             tuple(row["bases"]),
-            tuple(row["methods"]),
+            frozenset(row["methods"]),
             row["gives"],
             row["then"],
             row.get("or", ""),
@@ -80,9 +80,9 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def _check(flow: Flow, cls: ClassDef, row: _Row) -> Iterator[Finding]:
-    for name, method in cls.methods.items():
-        facts = method.facts
-        unit = flow.unit_of(method) if any(fnmatchcase(name, each) for each in row.methods) else None
+    for name in sorted(row.methods & cls.methods.keys()):
+        method = cls.methods[name]
+        facts, unit = method.facts, flow.unit_of(method)
         if unit is None or unit.code.is_generator or facts.stub or facts.is_abstract or facts.decorators:
             continue
         if any(not row.by.isdisjoint(each.methods) for each in cls.relatives) or _is_for_others(cls, name):

@@ -138,13 +138,19 @@ def _given(call: Place) -> Sizes | None:
     """The sizes that a call names, each by itself or in a tuple; None where one is not written out."""
     if any(name is not None for name in call.value.data.names):
         return None
+    given = _listed(call)
+    if len(given) == 1 and given[0].root.value.op in ("attr", "call", "item", "param", "binary", "phi"):
+        return None  # a shape, or a type
+    return [_factors(each) for each in given] if all(each.value.op != "star" for each in given) else None
+
+
+def _listed(call: Place) -> list[Place]:
+    """What a call passes, each by itself or all in one tuple."""
     given = [call.value_at(number) for number in call.value.args[1:]]
     if len(given) == 1 and given[0].root.value.op in ("tuple", "list"):
         row = given[0].root
         given = [row.operand(i) for i in range(len(row.value.args))]
-    if len(given) == 1 and given[0].root.value.op in ("attr", "call", "item", "param", "binary", "phi"):
-        return None  # a shape, or a type
-    return [_factors(each) for each in given] if all(each.value.op != "star" for each in given) else None
+    return given
 
 
 def _factors(place: Place) -> tuple[Factor, ...]:
@@ -162,10 +168,7 @@ def _factors(place: Place) -> tuple[Factor, ...]:
 
 def _numbers(call: Place) -> list[int] | None:
     """The numbers that a call passes."""
-    given = [call.value_at(number) for number in call.value.args[1:]]
-    if len(given) == 1 and given[0].root.value.op in ("tuple", "list"):
-        row = given[0].root
-        given = [row.operand(i) for i in range(len(row.value.args))]
+    given = _listed(call)
     found = [each.val.constant() for each in given]
     plain = all(isinstance(each, int) and not isinstance(each, bool) for each in found)
     return found if plain and not any(call.value.data.names) else None

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from validator.definitions import PLAIN_BASES, ClassDef
+from validator.definitions import ClassDef
 from validator.facts.model import Argument, At, Call
+from validator.flow.constructors import fields_of
 from validator.flow.objects import Objects
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.project import Project
 
-KIND = "spread"  # of an argument that a `**` passes
+_KIND = "spread"  # of an argument that a `**` passes
 _SHOWING = frozenset({"vars", "dataclasses.asdict"})  # of Python: a function of the project may leave something out
 _LOOKING = frozenset({"get", "keys", "values", "items", "copy"})
 _ADDING = frozenset({"setdefault", "update"})  # what these add is not listed; nothing goes
@@ -53,7 +54,7 @@ class SpreadKeys:
                 args.append(argument)
                 continue
             keys = self.of(place.operand(position + 1))
-            args += [Argument(key, KIND, key, argument.at) for key in keys.found]
+            args += [Argument(key, _KIND, key, argument.at) for key in keys.found]
             args += [] if keys.complete else [argument]
         return call._replace(args=tuple(args))
 
@@ -188,19 +189,3 @@ def _is_harmless(unit: Unit, number: int, user: int) -> bool:
 def _together(own: dict[str, At], spread: list[Keys], complete: bool = True) -> Keys:
     found = {key: at for keys in spread for key, at in keys.found.items()}
     return Keys({**found, **own}, complete and all(keys.complete for keys in spread))
-
-
-def fields_of(cls: ClassDef) -> frozenset[str] | None:
-    """The fields of a data class; None of other classes, and of those whose fields are not all plain."""
-    found: set[str] = set()
-    for each in reversed(cls.mro):
-        rows = [(name, annotation) for name, annotation in each.facts.attributes if annotation]
-        plain = any(d.rpartition(".")[2].startswith("dataclass") for d in each.facts.decorators)
-        if rows and not plain or "__init__" in each.methods:
-            return None
-        for name, annotation in rows:
-            if "ClassVar" in annotation or "InitVar" in annotation or "KW_ONLY" in annotation:
-                found.discard(name)
-            else:
-                found.add(name)
-    return frozenset(found) if found and PLAIN_BASES.issuperset(cls.external_bases) else None

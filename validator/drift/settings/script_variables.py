@@ -65,22 +65,20 @@ class ScriptVariables:
         for old, new in self.change.modules:
             if old is None or new is None or is_test(new.path):
                 continue
-            before, after = (_given_on(side, module) for side, module in zip(self._sides, (old, new), strict=True))
+            before, after = _given_on(self.change.before, old), _given_on(self.change.after, new)
+            came = sorted(after.keys() - before.keys())
             starts = b".sh" in new.source.data or b"bash" in new.source.data
             for name in sorted(before.keys() - after.keys()) if starts else ():
-                renamed = next(
-                    (each for each in sorted(after.keys() - before.keys()) if after[each] == before[name]), ""
-                )
-                where = [(path, script) for path, script in self._scripts if name in _asked_for_in(script)]
-                where = [row for row in where if renamed not in _asked_for_in(row[1])]
+                renamed = next((each for each in came if after[each] == before[name]), "")
+                where = [row for row in self._asked_for if name in row[1] and renamed not in row[1]]
                 if renamed and where and not self._is_set(name):
-                    path, script = where[0]
-                    places = _asked_for_in(script)[name]
-                    yield LostInScript(path, name, places[0], tuple(places[1:]), renamed, new.path)
+                    path, asked = where[0]
+                    yield LostInScript(path, name, asked[name][0], tuple(asked[name][1:]), renamed, new.path)
 
-    @property
-    def _sides(self) -> tuple[Side, Side]:
-        return self.change.before, self.change.after
+    @cached_property
+    def _asked_for(self) -> list[tuple[str, dict[str, list[At]]]]:
+        """By script the variables that it takes from whoever starts it."""
+        return [(path, _asked_for_in(script)) for path, script in self._scripts]
 
     @cached_property
     def _scripts(self) -> list[tuple[str, Script]]:

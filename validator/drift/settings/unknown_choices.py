@@ -68,8 +68,9 @@ class UnknownChoices:
             users = [n for n in row.unit.users.get(row.number, ()) if values[n].op != "mut"]
             if values[row.number].op != "attr" or not users or any(values[n].op != "compare" for n in users):
                 return  # it goes on from there
-            known |= _choices(row.unit, row.number)
-            if was in _choices(row.unit, row.number):
+            choices = _choices(row.unit, row.number)
+            known |= choices
+            if was in choices:
                 asked = asked or (row.unit, row.unit.at(values[users[0]].at)[0])
         if asked is not None and now not in known:
             yield UnknownChoice(path, setting, was, *asked, tuple(sorted(known)), refuses=False)
