@@ -28,7 +28,7 @@ from validator.flow.queries.outside_program import is_archived, is_foreign, is_t
 from validator.flow.values import Obj
 from validator.ir import Value as Instruction
 from validator.ir.model import CallShape
-from validator.models.members import called_by, dispatched, is_known, of_libraries
+from validator.models.members import called_by, dispatched, is_known, is_wrapping, of_libraries
 from validator.project import Project
 
 _DECORATING = CallShape(("@",))
@@ -36,7 +36,6 @@ _NAMED = frozenset({"store_global", "store_class"})
 # Keywords, parameters, variables, and what kind of container a comprehension makes: names of their own.
 _NAMING = frozenset({"call", "param", "phi", "undefined", "collect"})
 # Or an end of one, which the program puts the beginning to: `eval("models." + name + ".build")`.
-_BEGINNING = re.compile(rb"[\w\x80-\xff]+_[{%]")  # of a word whose rest is filled in: `train_{name}`
 _PATH = re.compile(r"[.:]?\w+(?:[.:/-]\w+)*")
 _JOINED = frozenset({"undefined", "phi"})  # these stand where ways meet, not where the source has something
 _UNSAID = -1
@@ -162,7 +161,8 @@ class Usage:
         """Whether something that is no mention in code begins a unit: a command, a recipe, a decorator, a library."""
         if unit.code.kind == "module":
             return self._is_live(unit.module)
-        return unit.name in self.names.in_files or self.is_begun_in_code(unit)
+        in_code = self.is_begun_in_code(unit) and not self._is_only_wrapped(unit)
+        return unit.name in self.names.in_files or in_code
 
     def is_begun_in_code(self, unit: Unit) -> bool:
         """The same of a function or class, but for commands and recipes, which spell its name."""
@@ -171,6 +171,14 @@ class Usage:
         if unit.code.kind == "class":
             return unit.cls is None or _is_registered(unit.cls)
         return unit.method is not None and not is_plain(unit.method.facts.decorators)
+
+    def _is_only_wrapped(self, unit: Unit) -> bool:
+        """Whether code asks for a function by its name alone: its decorators are of libraries, and tell nobody of it."""
+        method = unit.method
+        if method is None or unit.code.kind == "class" or self._is_looked_up(unit):
+            return False
+        made = (self.project.lookup(method.module.top, each.partition("(")[0]) for each in method.facts.decorators)
+        return all(isinstance(symbol, External) and is_wrapping(symbol.path) for symbol in made)
 
     def is_for_users(self, unit: Unit) -> bool:
         """Whether a unit is there for those who install the project: a package's own file gives it to them."""
@@ -232,18 +240,8 @@ class Usage:
         return self.is_put_together(unit.name)
 
     def is_put_together(self, name: str) -> bool:
-        """Whether some file spells the first words of a name, with something behind them that is filled in."""
-        words = name.split("_")
-        starts = ("_".join([*words[:end], ""]) for end in range(1, len(words)) if any(words[:end]))
-        return any(f"{start}{mark}".encode() in self._filled_in for start in starts for mark in "{%")
-
-    @cached_property
-    def _filled_in(self) -> bytes:
-        """The beginnings of words that files spell, with the mark behind which something is filled in."""
-        found: set[bytes] = set()
-        for module in self.project.modules.values():
-            found.update(_BEGINNING.findall(module.source.data))
-        return b" ".join(sorted(found))
+        """Whether some code puts together a text that begins with the first words of a name: `f"train_{name}"`."""
+        return self.names.may_be_begun(name)
 
     @cached_property
     def _opened(self) -> frozenset[Module]:
@@ -484,5 +482,7 @@ def _is_registered(cls: ClassDef) -> bool:
 
 
 def _acts(module: Module) -> bool:
-    """Whether a file does something when it is run, besides making what it defines."""
-    return any(call.use == "discard" for call in module.top.facts.calls)
+    """Whether a file does something when it is run, besides making what it defines and telling others of its classes:
+    `AutoModel.register(Config, Model)`."""
+    calls = (call for call in module.top.facts.calls if call.use == "discard")
+    return any(not any(each.value in module.classes for each in call.args) for call in calls)

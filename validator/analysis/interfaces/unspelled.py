@@ -45,11 +45,25 @@ class Unspelled:
 
     def may_be_formed_in(self, module: Module, name: str) -> bool:
         """The same of the code of one file."""
-        forms = self._forms.get(module)
-        if forms is None:
+        return any(self._fits(name, *form) for form in self._forms_of(module))
+
+    def may_be_begun(self, name: str) -> bool:
+        """Whether code puts texts together that begin with the first words of a name, and end as it does."""
+        words = name.split("_")
+        starts = {"_".join([*words[:end], ""]) for end in range(1, len(words)) if any(words[:end])}
+        return any(start in starts and name.endswith(end) for start, end in self._begun)
+
+    @cached_property
+    def _begun(self) -> frozenset[tuple[str, str]]:
+        """The forms of names of which the code of the project spells whole words in the beginning."""
+        rows = (form for module in self.project.modules.values() for form in self._forms_of(module))
+        return frozenset(form for form in rows if form[0].endswith("_"))
+
+    def _forms_of(self, module: Module) -> frozenset[tuple[str, str]]:
+        if module not in self._forms:
             units = self.flow.whole_units(module)
-            forms = self._forms[module] = frozenset(f for unit in units for f in _forms(unit) if any(f))
-        return any(self._fits(name, *form) for form in forms)
+            self._forms[module] = frozenset(f for unit in units for f in _forms(unit) if any(f))
+        return self._forms[module]
 
     def _fits(self, name: str, start: str, end: str) -> bool:
         if not (name.startswith(start) and name.endswith(end)) or len(name) <= len(start) + len(end):

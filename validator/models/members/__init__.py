@@ -74,6 +74,12 @@ def called_by(name: str) -> str:
     return str(_table()["called_by"].get(name, ""))
 
 
+def is_wrapping(decorator: str) -> bool:
+    """Whether a decorator of a library only gives back the function, or one around it."""
+    paths = _table()["wrapping"]["paths"].split()
+    return any(f"{decorator}.".startswith(f"{path}.") for path in paths)
+
+
 @cache
 def _known(kind: str) -> frozenset[str]:
     return frozenset(_table()["bases"][kind].split())
