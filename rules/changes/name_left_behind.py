@@ -7,7 +7,8 @@ What it does
     `hasattr` while nothing asks for the option by its new name, in a text that leads to something in a module
     (`"pkg.nodes:Worker.run"`) or reaches a `getattr` through a dispatcher, in recipes and scripts
     (`reward.buffer.len=8` through the fields of nested data classes), in commands that Python texts and lists spell for
-    a program of the project, in texts that lead to parameters of a model (`"module.encoder.fc"`, `if "fc" in name`).
+    a program of the project or pages (`README.md`) show, in texts that lead to parameters of a model
+    (`"module.encoder.fc"`, `if "fc" in name`).
     Also: a parameter that options or fields filled by its name, handed on as a whole (`Model(**vars(args))`), and a key
     that a dictionary no longer gets while who reads that dictionary, told by a key beside that nothing else has (of a
     file that another program writes, by two), still looks it up, or that only the default of an option names; a
@@ -226,7 +227,7 @@ def _text(lost: Lost, place: Occurrence) -> str:
         return f"`{lost.name}` is still set here, and nothing reads it since the change"
     if place.kind == "setting" and lost.old.role != "defines":
         return f"nothing reads the setting `{lost.name}` since the change"
-    if place.kind == "flag" and place.unit is not None:
+    if place.kind == "flag" and lost.kind == "option":
         return f"what this command starts has no option `--{lost.name}` since the change"
     if lost.kind == "path":
         return f"no module keeps anything under `{lost.name}` since the change, by which this looks for parameters"
@@ -248,7 +249,8 @@ def _help(change: Change, lost: Lost, place: Occurrence) -> str:
 def _setting_fix(change: Change, lost: Lost, place: Occurrence) -> Fix | None:
     """The new name in a recipe or a script, spelled with dashes where the old one is."""
     line, column, end_line, end_column = place.at
-    lines = change.after.project.files[place.path].lines
+    source = change.after.project.files.get(place.path)
+    lines = source.lines if source is not None else []  # of a page: whoever wrote it writes it anew
     if line != end_line or line > len(lines):
         return None
     text = lines[line - 1][column - 1 : end_column - 1]
@@ -1425,6 +1427,29 @@ class EmbedImages(Unit):
     _HANDED.format(name="PROCESSES", mark="  # error: MP901"),
     # the name of a class, which code compares with a text
     _NAMED_CLASS.format(text="SharedTensor", mark="  # error: MP901"),
+    # a command in a page
+    """\
+# before: train.py
+import argparse
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--learning_rate", type=float, default=1e-5)
+    print(parser.parse_args().learning_rate)
+# file: train.py
+import argparse
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float, default=1e-5)
+    print(parser.parse_args().lr)
+# file: README.md
+# Training
+
+```bash
+$ python train.py --learning_rate 1e-6  # error: MP901
+```
+""",
 )
 CORRECT = (
     _WEIGHTS.format(set="", test=' and "mae" in config.weights', mark=""),
@@ -2042,4 +2067,33 @@ def result(info):
     _HANDED.format(name="GPUS", mark=""),
     # the text goes along
     _NAMED_CLASS.format(text="BroadcastTensor", mark=""),
+    # the command of the page is changed, too
+    """\
+# before: train.py
+import argparse
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--learning_rate", type=float, default=1e-5)
+    print(parser.parse_args().learning_rate)
+# file: train.py
+import argparse
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float, default=1e-5)
+    print(parser.parse_args().lr)
+# file: README.md
+# Training
+
+```bash
+$ python train.py --lr 1e-6
+```
+
+`--learning_rate` of the last release is `--lr` now, and another program has one, too:
+
+```bash
+python -m other.train --learning_rate 1e-6
+```
+""",
 )

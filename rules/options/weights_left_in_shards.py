@@ -1,11 +1,11 @@
 """A Trainer that saves a model which ZeRO-3 has cut up, with a file that does not let it be gathered.
 
 What it does
-    Takes the DeepSpeed file of `TrainingArguments` (also of a class that trl derives from it, and of command lines of
-    programs whose options are its fields) with stage 3 and without `stage3_gather_16bit_weights_on_model_save`, or with
-    false, where the project calls `save_model` of a Trainer. So it is with a file for `accelerate launch` with
-    `zero_stage: 3` and `zero3_save_16bit_model: false`, or with such a file of DeepSpeed, where the project asks an
-    Accelerator for `get_state_dict`.
+    Takes the DeepSpeed file of `TrainingArguments` (also of a class that trl derives from it), which the code names, or
+    a command of a script or in a page (`README.md`), with stage 3 and without
+    `stage3_gather_16bit_weights_on_model_save`, or with false, where the project calls `save_model` of a Trainer. So it
+    is with a file for `accelerate launch` with `zero_stage: 3` and `zero3_save_16bit_model: false`, or with such a file
+    of DeepSpeed, where the project asks an Accelerator for `get_state_dict`.
     Silent about a Trainer where code, a script or a text of the project speaks of what puts the shards together
     (`zero_to_fp32`): it saves them. An Accelerator raises.
 
@@ -60,7 +60,8 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 def _of_trainers(project: Project, saving: Place) -> Iterator[Finding]:
     files, seen = Files(project), set[str]()
-    for said in project.analysis(TrainingArguments).all:
+    arguments = project.analysis(TrainingArguments)
+    for said in (*arguments.all, *arguments.shown):
         path, settings = _file_of(said, files)
         if path not in seen and (setting := _left(settings)) is not None:
             seen.add(path)
@@ -76,7 +77,8 @@ def _of_launches(project: Project, gathering: Place) -> Iterator[Finding]:
             found.setdefault(path, (_SAVING, told or stage))
         named = settings.get(*_LAUNCHED, _FILE)
         _add(found, files.by_path(str(named.value), path) if named is not None else None)
-    for launch in project.analysis(Launches).all:
+    launches = project.analysis(Launches)
+    for launch in (*launches.all, *launches.shown):
         option = launch.launcher_option(_FILE)
         _add(
             found, files.by_path(option.text, launch.path, launch.home) if option is not None and option.known else None
@@ -231,6 +233,37 @@ accelerate launch --use_deepspeed --deepspeed_config_file ds/zero3.json train.py
 }
 """
 
+_PAGE = """# file: README.md
+# Training
+
+```bash
+accelerate launch train.py --zero ./zero.json
+```
+# file: zero.json
+{
+  "zero_optimization": {
+    "stage": 3,
+    "stage3_gather_16bit_weights_on_model_save": {GATHERS}
+  }
+}
+# file: train.py
+from dataclasses import dataclass, field
+
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+
+
+@dataclass
+class ScriptArguments:
+    zero: str | None = field(default=None)
+
+
+if __name__ == "__main__":
+    (args,) = HfArgumentParser(ScriptArguments).parse_args_into_dataclasses()
+    trainer = Trainer(model=None, args=TrainingArguments("out", deepspeed=args.zero))
+    trainer.train()
+    trainer.save_model("out/last")
+"""
+
 INCORRECT = (
     _TRAIN.replace(
         "{ZERO}",
@@ -240,6 +273,7 @@ INCORRECT = (
     _CALL.replace("{mark}", "  # error: MP328"),
     _LAUNCH.format(stage=3, saves="false  # error: MP328"),
     _LAUNCH.format(stage=3, saves="true") + _COMMAND.replace("{mark}", "  # error: MP328"),
+    _PAGE.replace("{GATHERS}", "false  # error: MP328"),
 )
 
 CORRECT = (
@@ -249,4 +283,6 @@ CORRECT = (
     _CALL.replace("{mark}", "").replace("    trainer.save_model()\n", ""),
     _LAUNCH.format(stage=3, saves="true"),
     _LAUNCH.format(stage=2, saves="false"),
+    _PAGE.replace("{GATHERS}", "true"),
+    _PAGE.replace("{GATHERS}", "false").replace("bash", "python"),
 )

@@ -35,12 +35,20 @@ class Beside:
         """What the files hold."""
         return tuple(self._read(_SUFFIXES, _NAMES))
 
+    @cached_property
+    def pages(self) -> tuple[tuple[str, bytes], ...]:
+        """The pages, by their path (absolute)."""
+        return tuple(self._rows((".md",), ()))
+
     def _read(self, suffixes: tuple[str, ...], names: tuple[str, ...]) -> Iterator[bytes]:
+        return (text for _, text in self._rows(suffixes, names))
+
+    def _rows(self, suffixes: tuple[str, ...], names: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
         for path in self._paths:
             name = os.path.basename(path).lower()
             if name.endswith(suffixes) or names and name.startswith(names):
                 with suppress(OSError):
-                    yield regular(path, _LONGEST)
+                    yield path, regular(path, _LONGEST)
 
     def names(self, word: str) -> bool:
         """Whether one of the files has a word."""

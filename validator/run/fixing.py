@@ -159,6 +159,9 @@ def _silence(options: argparse.Namespace, settings: Config, tree: _Tree) -> None
     """Put a comment beside each finding."""
     checked = tree.checked()
     for path, found in _by_file(new_findings(options, settings, checked)).items():
+        if path not in tree.absolute:  # a page whose commands a change left behind
+            streams.say(f"{clean(path)}: no comment silences what is found here; `--update-baseline` does")
+            continue
         data, count = ignoring.silenced(tree.data(path), found, options.reason or ignoring.REASON)
         tree.change(path, data, count)
 

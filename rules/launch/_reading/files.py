@@ -6,6 +6,7 @@ import posixpath
 
 from rules import models
 from validator.analysis.commands.fields import Field
+from validator.analysis.commands.scripts import Scripts
 from validator.facts.config_files import Settings
 from validator.files.naming import paths_around
 from validator.project import Project
@@ -34,7 +35,7 @@ class Files:
         return (path, self.settings[path]) if path in self.settings else None
 
     def _nearest(self, tail: str, script: str) -> str:
-        source = self.project.files.get(script)
+        source = self.project.analysis(Scripts).file(script)
         around = paths_around(tail, source.absolute) if source is not None and not tail.startswith("/") else ()
         found = (self._by_place.get(path) for path in (*around, tail))
         return next((path for path in found if path is not None), "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -25,8 +25,12 @@ class CommandLines:
 
     @cached_property
     def all(self) -> tuple[tuple[Launch, CommandLine], ...]:
-        launches = self.project.analysis(Launches).all
-        return tuple((launch, read(arguments_of(launch), launch.parser)) for launch in launches if not launch.broken)
+        return tuple(_read_all(self.project.analysis(Launches).all))
+
+    @cached_property
+    def shown(self) -> tuple[tuple[Launch, CommandLine], ...]:
+        """Those that pages show."""
+        return tuple(_read_all(self.project.analysis(Launches).shown))
 
     @cached_property
     def checked(self) -> tuple[tuple[Launch, Parser, CommandLine], ...]:
@@ -69,6 +73,14 @@ class CommandLine(NamedTuple):
     def last(self, *names: str) -> Given | None:
         """What an option ends up with: the last of several wins."""
         return next((g for g in reversed(self.given) if g.name in names), None)
+
+    def given_to(self, dest: str) -> Given | None:
+        """The same of an option of the parser, by the name of its value."""
+        return next((g for g in reversed(self.given) if g.option is not None and g.option.dest == dest), None)
+
+
+def _read_all(launches: Iterable[Launch]) -> Iterator[tuple[Launch, CommandLine]]:
+    return ((launch, read(arguments_of(launch), launch.parser)) for launch in launches if not launch.broken)
 
 
 def read(arguments: Iterable[Field], parser: Parser | None) -> CommandLine:

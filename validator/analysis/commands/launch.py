@@ -191,9 +191,16 @@ class Launches:
 
     @cached_property
     def all(self) -> tuple[Launch, ...]:
+        return self._found([*self.scripts.runs, *self.project.analysis(ProcessLists).runs])
+
+    @cached_property
+    def shown(self) -> tuple[Launch, ...]:
+        """Those that pages show (`README.md`): nothing is wrong in them, they say what is started with what."""
+        return self._found(self.scripts.shown)
+
+    def _found(self, runs: Iterable[Run]) -> tuple[Launch, ...]:
         found: list[Launch] = []
         parsers = self.project.analysis(ProgramParsers)
-        runs = [*self.scripts.runs, *self.project.analysis(ProcessLists).runs]
         for launch in _launches(runs):
             if not found or launch.program is not found[-1].program:  # else a launcher that knows what `--` is
                 launch.module = self._module(launch)
@@ -206,7 +213,7 @@ class Launches:
     def _read_file_of(self, launch: Launch) -> None:
         """Give a launch by Accelerate the sizes of the file that it names (`--config_file`), where no option says
         otherwise."""
-        given, script = launch.launcher_option("config_file"), self.project.files.get(launch.path)
+        given, script = launch.launcher_option("config_file"), self.scripts.file(launch.path)
         if given is None or not given.known or script is None:
             return
         sources = (self._by_path.get(path) for path in paths_around(given.text, script.absolute))
@@ -246,7 +253,7 @@ class Launches:
         """The file that a path with a folder in it means from a folder in which the script does not lie: the only one,
         or the only one in the nearest folder around the script that has any."""
         plain = posixpath.normpath(tail)
-        source = self.project.files.get(script)
+        source = self.scripts.file(script)
         if source is None or "/" not in plain or plain.startswith(("/", "..")):
             return None
         ends = self._by_name.get(posixpath.basename(plain), ())
@@ -260,7 +267,7 @@ class Launches:
         return None
 
     def _nearest(self, tail: str, script: str) -> Module | None:
-        source = self.project.files.get(script)
+        source = self.scripts.file(script)
         if tail.startswith("/"):
             return self._files.get(tail)
         around = paths_around(tail, source.absolute) if source is not None else ()

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from validator.analysis.commands import shell_tests
 from validator.analysis.commands.environment import Environment, merged
 from validator.analysis.commands.fields import Field, Place, split_words
+from validator.analysis.commands.pages import Pages
 from validator.analysis.commands.wrappers import OPERATORS
 from validator.facts.model import At
 from validator.facts.script import (
@@ -73,6 +74,15 @@ class Scripts:
         """Every command of every script, each once for each set of words."""
         return tuple(run for source in self.files.values() for run in self.of(source))
 
+    @cached_property
+    def shown(self) -> tuple[Run, ...]:
+        """The commands that pages show, likewise."""
+        return tuple(run for page in self.project.analysis(Pages).sources.values() for run in self.of(page))
+
+    def file(self, path: str) -> SourceFile | None:
+        """The file in which a command stands, by the path that the command has."""
+        return self.project.files.get(path) or self.project.analysis(Pages).sources.get(path)
+
     def of(self, source: SourceFile) -> list[Run]:
         """The commands of one script."""
         walk = _Walk(self, source.path)
@@ -97,7 +107,7 @@ class Scripts:
         """The file whose path ends so, nearest to a script."""
         if tail.startswith("/"):
             return files.get(tail)
-        source = self.project.files.get(script)
+        source = self.file(script)
         around = paths_around(tail, source.absolute) if source is not None else ()
         return next((found for path in around if (found := files.get(path)) is not None), None)
 

@@ -3,13 +3,16 @@ class that a library derives from it, and on the command lines of programs whose
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple
 
 from validator.analysis.commands.command_line import CommandLine, CommandLines, Given
 from validator.analysis.commands.launch import Launch
+from validator.analysis.options.namespaces import Namespaces
+from validator.analysis.options.option import Option
 from validator.analysis.options.parsers import Parser
+from validator.definitions import ClassDef
 from validator.facts.model import At
 from validator.flow.literals import UNKNOWN
 from validator.flow.queries.base import Place, Queries
@@ -70,19 +73,61 @@ class TrainingArguments:
 
     @cached_property
     def all(self) -> tuple[Said, ...]:
-        return (*self._calls(), *self._launches())
+        lines = self.project.analysis(CommandLines).all
+        return (*map(_of_call, self._calls), *_launched(lines), *self._passed(lines))
 
-    def _calls(self) -> Iterator[Said]:
-        for module in self.queries.flow.mentions.spelling(*_ASKED):
-            for unit in self.queries.flow.whole_units(module) if not is_test(module.path) else ():
-                for call in self.queries.calls_in(unit):
-                    if any(name in _ASKED for name in call.value.data.names) and _is_of_library(call):
-                        yield _of_call(call)
+    @cached_property
+    def shown(self) -> tuple[Said, ...]:
+        """What commands say that pages show."""
+        lines = self.project.analysis(CommandLines).shown
+        return (*_launched(lines), *self._passed(lines))
 
-    def _launches(self) -> Iterator[Said]:
-        for launch, line in self.project.analysis(CommandLines).all:
-            if launch.parser is not None and any(map(_has_fields, launch.parser.taken)):
-                yield _of_launch(launch, launch.parser, line)
+    @cached_property
+    def _calls(self) -> tuple[Place, ...]:
+        """The calls that make such arguments with something that rules ask for."""
+        modules = (each for each in self.queries.flow.mentions.spelling(*_ASKED) if not is_test(each.path))
+        units = (unit for module in modules for unit in self.queries.flow.whole_units(module))
+        calls = (call for unit in units for call in self.queries.calls_in(unit))
+        return tuple(c for c in calls if any(name in _ASKED for name in c.value.data.names) and _is_of_library(c))
+
+    def _passed(self, lines: Iterable[tuple[Launch, CommandLine]]) -> Iterator[Said]:
+        """What command lines say of a call, by options of the program that it is given: `deepspeed=args.deepspeed`."""
+        for call in self._calls:
+            asked = [(name, *held) for name in _ASKED for held in self._options(call.argument(name))]
+            for launch, line in lines if asked else ():
+                said = [(n, g) for n, parser, dest in asked if parser is launch.parser and (g := line.given_to(dest))]
+                if said:
+                    own, values = _of_call(call), {name: _value(given) for name, given in said}
+                    places = {**own.places, **{name: given.at for name, given in said}}
+                    yield own._replace(
+                        path=launch.path, name=launch.name, given={**own.given, **values}, places=places,
+                        home=launch.home,
+                    )  # fmt: skip
+
+    def _options(self, given: Place | None) -> Iterator[tuple[Parser, str]]:
+        """The options of programs that an argument may be, by parser and name."""
+        place = given.root if given is not None else None
+        if place is None or place.value.op != "attr":
+            return
+        asked, name = place.operand(0), place.value.data
+        namespaces = self.queries.project.analysis(Namespaces)
+        yield from ((held.parser, held.below(name)) for held in namespaces.held(asked))
+        classes = {cls for o in asked.closed.each if o[0] == "inst" for cls in o[1].mro}
+        for parser in namespaces.options.parsers if classes else ():
+            option = parser.option(name) if parser.from_dataclasses else None
+            if option is not None and any(_is_in(option, cls) for cls in classes):
+                yield parser, name
+
+
+def _is_in(option: Option, cls: ClassDef) -> bool:
+    """Whether an option is for a field that a class has itself."""
+    return option.path == cls.module.path and cls.facts.at[0] <= option.at[0] <= cls.facts.at[2]
+
+
+def _launched(lines: Iterable[tuple[Launch, CommandLine]]) -> Iterator[Said]:
+    for launch, line in lines:
+        if launch.parser is not None and any(map(_has_fields, launch.parser.taken)):
+            yield _of_launch(launch, launch.parser, line)
 
 
 def is_plain(project: Project) -> bool:

@@ -1,7 +1,7 @@
-"""Commands that a program writes as texts, with options that what they start has no longer.
+"""Commands that a program writes as texts, and that pages show, with options that what they start has no longer.
 
 `os.system(f"python evaluate.py --lora_weights {path}")` and `["python", "evaluate.py", "--lora_weights", path]` start a
-program of the project with options, as a script of the shell does.
+program of the project with options, as a script of the shell does, and whoever runs what a page shows.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
+from validator.analysis.commands.launch import Launches
 from validator.analysis.commands.programs import Programs
 from validator.definitions import Module
 from validator.drift.change import Change
@@ -36,7 +37,7 @@ class Commands:
         gone = {name: row for name, row in self._gone.items() if not is_test(row.path)}
         found = []
         for name, row in sorted(gone.items()):
-            stale = tuple(self._passing(name, row))
+            stale = (*self._passing(name, row), *self._shown(name, row))
             if stale:
                 renamed = self.change.analysis(Names).renamed(row)
                 found.append(Lost(name, "option", row, renamed.name if renamed else "", renamed, stale))
@@ -68,6 +69,15 @@ class Commands:
                     if started is not None and name in started[1] and self._has_lost(started[0], name, lost):
                         at = unit.at(unit.code.values[number].at)
                         yield Occurrence(name, "sets", "flag", unit, number, unit.path, at)
+
+    def _shown(self, name: str, lost: Occurrence) -> Iterator[Occurrence]:
+        """The commands in pages that do."""
+        for launch in self.after.project.analysis(Launches).shown:
+            words = [each for each in launch.arguments if each.known and name in _flags([each.text])]
+            if words and launch.module is not None and self._has_lost(launch.module, name, lost):
+                place, end = words[0].place, words[0].end
+                at = (place.line, place.column, place.line, max(end, place.column + 1))
+                yield Occurrence(name, "sets", "flag", None, -1, launch.path, at)
 
     def _started(self, module: Module, words: list[str]) -> tuple[Module, frozenset[str]] | None:
         """The file of the project that a command starts, and the options that it gives it."""

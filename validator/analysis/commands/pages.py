@@ -1,0 +1,62 @@
+"""The commands that a project's pages show in blocks of code (`README.md`): what people run by hand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import cached_property
+
+from validator.analysis.beside import Beside
+from validator.facts import shell
+from validator.facts.model import FileFacts
+from validator.project import Project
+from validator.source import SourceFile
+
+# Source: https://spec.commonmark.org/0.31.2/#fenced-code-blocks
+_FENCE = re.compile(rb"^ {0,3}(`{3,}|~{3,})[ \t]*([\w+-]*)")
+_KINDS = frozenset({b"", b"bash", b"sh", b"shell", b"console", b"zsh", b"shell-session"})
+_PROMPT = re.compile(rb"^\s*[$>] ")
+_COMMANDS = (b"python", b"torchrun", b"deepspeed", b"accelerate")  # a page without any of these starts no program
+
+
+class Pages:
+    """Answers for one project, remembered. Nothing is reported in a page: they say how programs are started."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+
+    @cached_property
+    def sources(self) -> dict[str, SourceFile]:
+        """By path the pages that show commands, with these as a script whose lines are where they stand."""
+        found: dict[str, SourceFile] = {}
+        for absolute, text in self.project.analysis(Beside).pages:
+            data = _commands(text) if any(word in text for word in _COMMANDS) else b""
+            if data.strip():
+                with suppress(RecursionError):
+                    source = SourceFile(absolute.removeprefix(self._folder), absolute)
+                    source.facts = FileFacts(language="shell", extra={"script": shell.parse(data)})
+                    found[source.path] = source
+        return found
+
+    @cached_property
+    def _folder(self) -> str:
+        """The folder to which the paths of the project are relative."""
+        ends = (each for each in self.project.files.values() if each.absolute.endswith(f"/{each.path}"))
+        return next((each.absolute.removesuffix(each.path) for each in ends), "")
+
+
+def _commands(page: bytes) -> bytes:
+    """The blocks of code of a page that may be commands, all other lines empty."""
+    return b"\n".join(_lines(page))
+
+
+def _lines(page: bytes) -> Iterator[bytes]:
+    fence, wanted = b"", False
+    for line in page.splitlines():
+        match = _FENCE.match(line)
+        if match is not None and (not fence or match[1].startswith(fence)):
+            fence, wanted = (match[1], match[2].lower() in _KINDS) if not fence else (b"", False)
+            yield b""
+        else:
+            yield _PROMPT.sub(lambda prompt: b" " * len(prompt[0]), line) if wanted else b""
