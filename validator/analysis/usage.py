@@ -173,7 +173,7 @@ class Usage:
         return unit.method is not None and not is_plain(unit.method.facts.decorators)
 
     def _is_only_wrapped(self, unit: Unit) -> bool:
-        """Whether code asks for a function by its name alone: its decorators are of libraries, and tell nobody of it."""
+        """Whether code asks for a function by its name alone: decorators of libraries tell nobody of it."""
         method = unit.method
         if method is None or unit.code.kind == "class" or self._is_looked_up(unit):
             return False
