@@ -2,10 +2,12 @@
 
 What it does
     Compares each changed statement with what it was. Reports where the one difference is that something went: a factor
-    of a product or quotient; a keyword about groups, ranks and sizes that the function still takes, of a library that
-    is about ranks, or in whose stead another default holds; two arguments or elements that changed places; an operand
-    of `and` or `or` about ranks; one of several values handled alike that is used on; a call around or on a value; the
-    `await` of a coroutine that an asynchronous function gives back.
+    of a product or quotient; a keyword about groups, ranks and sizes that the function still takes, or several of them,
+    of a library that is about ranks, or in whose stead another default holds; two arguments or elements that changed
+    places; an operand of `and` or `or` about ranks, or about how a model is spread over them; one of several values
+    handled alike that is used on; a call around or on a value; a look-up, of one value or of each of a list; the rank
+    in a name that is put together; a copy, where something is stored in what was one while the thing itself is used,
+    too; the `await` of a coroutine that an asynchronous function gives back.
     Reports an argument, too, that was named for one parameter, and that the call passes by position now, where another
     parameter stands; the `type` of an option that was a number; and a condition that chose between numbers of other
     ranks, or asked for an option that is asked in the same words elsewhere in the file.
@@ -653,6 +655,107 @@ NODES=${NODES:-4}
 BATCH=$((512 / 8))  # error: MP906
 torchrun --nnodes=$NODES --nproc_per_node=8 train.py --batch $BATCH
 """,
+    # who takes part, told by two arguments
+    """\
+# before: data.py
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def make_loader(rows, size, rank=0, world_size=1):
+    return DataLoader(rows, size, sampler=DistributedSampler(rows, num_replicas=world_size, rank=rank))
+
+
+def init_data(rows, size, world_size, rank):
+    print(rank, world_size)
+    return make_loader(rows, size, world_size=world_size, rank=rank)
+# file: data.py
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def make_loader(rows, size, rank=0, world_size=1):
+    return DataLoader(rows, size, sampler=DistributedSampler(rows, num_replicas=world_size, rank=rank))
+
+
+def init_data(rows, size, world_size, rank):
+    print(rank, world_size)
+    return make_loader(rows, size)  # error: MP906
+""",
+    # a file of each rank
+    """\
+# before: saving.py
+import os
+
+from rl import mpu
+
+
+def name_of(folder, step):
+    common = os.path.join(folder, f"step_{step}")
+    return os.path.join(common + "_%03d" % mpu.get_data_parallel_rank(), "optim.pt")
+# file: saving.py
+import os
+
+from rl import mpu
+
+
+def name_of(folder, step):
+    common = os.path.join(folder, f"step_{step}")
+    return os.path.join(common, "optim.pt")  # error: MP906
+""",
+    # the ranks of the job
+    """\
+# before: groups.py
+import torch.distributed as dist
+
+
+def make_groups(rows, rank_mapping):
+    groups = []
+    for row in rows:
+        groups.append(dist.new_group(ranks=[rank_mapping[each] for each in row]))
+    return groups
+# file: groups.py
+import torch.distributed as dist
+
+
+def make_groups(rows, rank_mapping):
+    groups = []
+    for row in rows:
+        groups.append(dist.new_group(ranks=row))  # error: MP906
+    return groups
+""",
+    # a copy of its own
+    """\
+# before: interfaces.py
+import copy
+
+
+def interfaces(make, args):
+    actor = make("actor", args)
+    ref = copy.deepcopy(actor)
+    ref.args["enable_save"] = False
+    return {"actor": actor, "ref": ref}
+# file: interfaces.py
+import copy
+
+
+def interfaces(make, args):
+    actor = make("actor", args)
+    ref = actor  # error: MP906
+    ref.args["enable_save"] = False
+    return {"actor": actor, "ref": ref}
+""",
+    # how the model is spread
+    """\
+# before: norm.py
+def configure(optimizer, wrapped, config):
+    optimizer.reduce_norm(enabled=wrapped and config.sharding_strategy != "NO_SHARD")
+    optimizer.start()
+    return optimizer
+# file: norm.py
+def configure(optimizer, wrapped, config):
+    optimizer.reduce_norm(enabled=wrapped)  # error: MP906
+    optimizer.start()
+    return optimizer
+""",
 )
 
 CORRECT = (
@@ -918,5 +1021,47 @@ torchrun --nnodes=4 --nproc_per_node=8 train.py --batch $BATCH
 STEPS=${STEPS:-4}
 BATCH=$((512 / 8))
 torchrun --nnodes=4 --nproc_per_node=8 train.py --batch $BATCH
+""",
+    # the function asks for itself
+    """\
+# before: data.py
+def make_loader(rows, size, rank=0, world_size=1):
+    return rows[rank::world_size], size
+
+
+def init_data(rows, size, world_size, rank):
+    print(rank, world_size)
+    return make_loader(rows, size, world_size=world_size, rank=rank)
+# file: data.py
+import torch.distributed as dist
+
+
+def make_loader(rows, size):
+    return rows[dist.get_rank() :: dist.get_world_size()], size
+
+
+def init_data(rows, size, world_size, rank):
+    print(rank, world_size)
+    return make_loader(rows, size)
+""",
+    # nothing is stored in the copies
+    """\
+# before: interfaces.py
+import copy
+
+
+def interfaces(make, args):
+    actor = make("actor", args)
+    ref = copy.deepcopy(actor)
+    shown = copy.copy(args)
+    shown = dict(shown, mode="ref")
+    return {"actor": actor, "ref": ref, "shown": shown}
+# file: interfaces.py
+def interfaces(make, args):
+    actor = make("actor", args)
+    ref = actor
+    shown = args
+    shown = dict(shown, mode="ref")
+    return {"actor": actor, "ref": ref, "shown": shown}
 """,
 )

@@ -18,7 +18,8 @@ What it does
     program knows, where a function asks for the one of before among several and raises for all others, or has no `else`
     for them, or where nothing is done with it but to compare it with other texts, or a key of JSON on a command line
     which was a parameter's name. So with a key by which what a file holds is asked, and that nothing puts there, where
-    the one of before is still written to the file of the same name. Silent where the change itself writes the old text
+    the one of before is still written to the file of the same name, or is put somewhere while nobody asks for it any
+    more, and is the new one spelled otherwise. Silent where the change itself writes the old text
     too, as an alias, or the new one in a statement that stands for none with the old one.
 
 Why is this bad
@@ -827,6 +828,34 @@ def shards(folder, size):
 """,
     # a value that is only compared, and not with this one
     _NORMED.format(value="batch", mark="  # error: MP908"),
+    # the same word, spelled otherwise
+    """\
+# before: schedule.py
+class Schedule:
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def step(self, decay):
+        for group in self.optimizer.param_groups:
+            if ("WD_exclude" not in group) or not group["WD_exclude"]:
+                group["weight_decay"] = decay
+# file: schedule.py
+class Schedule:
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def step(self, decay):
+        for group in self.optimizer.param_groups:
+            if not group.get("wd_exclude", False):  # error: MP908
+                group["weight_decay"] = decay
+# file: optim.py
+import torch
+
+
+def make(model, biases):
+    groups = [{"params": model.parameters()}, {"params": biases, "WD_exclude": True, "weight_decay": 0}]
+    return torch.optim.AdamW(groups)
+""",
 )
 CORRECT = (
     # who asks was changed, too, or asks for both
@@ -1085,4 +1114,32 @@ def shards(folder, size):
 """,
     # the step is switched off
     _NORMED.format(value="none", mark=""),
+    # in both places
+    """\
+# before: schedule.py
+class Schedule:
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def step(self, decay):
+        for group in self.optimizer.param_groups:
+            if ("WD_exclude" not in group) or not group["WD_exclude"]:
+                group["weight_decay"] = decay
+# file: schedule.py
+class Schedule:
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def step(self, decay):
+        for group in self.optimizer.param_groups:
+            if not group.get("wd_exclude", False):
+                group["weight_decay"] = decay
+# file: optim.py
+import torch
+
+
+def make(model, biases):
+    groups = [{"params": model.parameters()}, {"params": biases, "wd_exclude": True, "weight_decay": 0}]
+    return torch.optim.AdamW(groups)
+""",
 )

@@ -340,7 +340,8 @@ class Usage:
         if value.op == "closure":
             return user is unit.outer and value.data == unit.code.key and self._is_taken(user, number)
         if value.op == "import":  # where nothing else is done with it only a package gives it to others
-            return self._is_taken(user, number) or unit.code.kind == "module" or user.path.endswith("__init__.py")
+            given = unit.code.kind == "module" or user.path.endswith("__init__.py")
+            return given or self._is_taken(user, number) or _is_renamed(user, number, name)
         if value.op == "attr":
             return self._may_have(user, value.args[0], unit)
         if value.op == "name" and unit.outer is not None and unit.outer.code.kind == "class":
@@ -466,6 +467,12 @@ def _under_main(unit: Unit) -> frozenset[int]:
 
 def _called(unit: Unit) -> str:
     return unit.path if unit.code.kind == "module" else unit.qualname.removesuffix(".<class>")
+
+
+def _is_renamed(user: Unit, number: int, name: str) -> bool:
+    """Whether a file imports something under another name, by which its functions ask for it."""
+    stores = (user.code.values[each] for each in user.users.get(number, ()))
+    return any(value.op in _NAMED and value.data != name for value in stores)
 
 
 def _is_inside(unit: Unit | None, other: Unit) -> bool:

@@ -41,6 +41,7 @@ from validator.rule import Rule
 
 RULE = Rule("MP530", "epoch-never-set", "warning", "0.1.0", tokens=("DistributedSampler", "set_epoch"))
 
+_FIXED = frozenset({"param", "binary", "phi", "call", "unpack"})  # what a variable has kept since before a loop
 _NOWHERE = "nothing in the project calls `set_epoch`"
 
 
@@ -152,8 +153,8 @@ def _is_same_each_round(call: Place) -> bool:
         owner = owner.operand(0).root
     if owner.value.block in inside:
         return False  # each round has a sampler of its own, or a loader
-    known = {part.root for part in call.operand(1).parts if part.value.op != "const"}
-    return all(part.value.op in ("param", "binary") and part.value.block not in inside for part in known)
+    given = call.operand(1).root
+    return given.value.op == "const" or given.value.op in _FIXED and given.value.block not in inside
 
 
 def _counts_rounds(queries: Queries, value: Place, seen: set[Place]) -> bool:
@@ -413,6 +414,29 @@ class Trainer:
             for batch in self.loader:
                 print(batch)
 """,
+    # a number that was known before the loop
+    """\
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def train(data, model, resume, epochs, steps):
+    sampler = DistributedSampler(data)
+    loader = DataLoader(data, sampler=sampler)
+    start_epoch = 0
+    if resume is not None:
+        start_epoch = resume["epoch"]
+    sampler.set_epoch(start_epoch)
+    rows = iter(loader)
+    for epoch in range(start_epoch, epochs):
+        for _ in range(steps):
+            try:
+                batch = next(rows)
+            except StopIteration:
+                sampler.set_epoch(start_epoch)  # error: MP530
+                rows = iter(loader)
+                batch = next(rows)
+            model(batch, epoch)
+""",
 ]
 
 CORRECT = [
@@ -581,5 +605,28 @@ def once(data):
 def each(all_data):
     for data in all_data:
         once(data)
+""",
+    # the number of the round
+    """\
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def train(data, model, resume, epochs, steps):
+    sampler = DistributedSampler(data)
+    loader = DataLoader(data, sampler=sampler)
+    start_epoch = 0
+    if resume is not None:
+        start_epoch = resume["epoch"]
+    sampler.set_epoch(start_epoch)
+    rows = iter(loader)
+    for epoch in range(start_epoch, epochs):
+        for _ in range(steps):
+            try:
+                batch = next(rows)
+            except StopIteration:
+                sampler.set_epoch(epoch)
+                rows = iter(loader)
+                batch = next(rows)
+            model(batch, epoch)
 """,
 ]

@@ -33,6 +33,8 @@ from validator.rule import Rule
 
 RULE = Rule("MP149", "results-swapped", "warning", "1.0", solves=True)
 
+_TELLING = 4  # letters of a name that means the same in two functions
+
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
@@ -147,7 +149,18 @@ def _swapped(names: list[str], given: list[str]) -> tuple[int, int] | None:
                 return i, j
     fits = [[place for place, each in enumerate(given) if _fit(name, each)] for name in names]
     belonging = [there[0] if len(there) == 1 and fits.count(there) == 1 else -1 for there in fits]
-    return turned(belonging)
+    return turned(belonging) or _strayed(names, given)
+
+
+def _strayed(names: list[str], given: list[str]) -> tuple[int, int] | None:
+    """The places of a name that is what the function itself calls another part, and of that part, which is taken under
+    a name that tells nothing: `entropies, out = f(x)` of `return log_probs, entropies`."""
+    for i, j in itertools.permutations(range(len(given)), 2):
+        own = len(names[i]) >= _TELLING and words(names[i]) == words(given[j])
+        known = any(_fit(names[j], each) for each in given) or any(_fit(each, given[i]) for each in names)
+        if own and given[i] and names[j].strip("_") and not known:
+            return i, j
+    return None
 
 
 def _fit(one: str, other: str) -> bool:
@@ -214,6 +227,25 @@ def prepare(model, optimizer, loader):
     accelerator = Accelerator()
     model, loader, optimizer = accelerator.prepare(model, optimizer, loader)  # error: MP149
     return model, loader, optimizer
+""",
+    # one name that is the same in both
+    """\
+class Actor:
+    def compute_log_prob(self, batch):
+        log_probs, entropies = [], []
+        for row in batch:
+            log_probs.append(row.log_prob)
+            entropies.append(row.entropy)
+        return log_probs, entropies
+
+
+class Worker:
+    def __init__(self):
+        self.actor = Actor()
+
+    def run(self, batch):
+        entropies, output = self.actor.compute_log_prob(batch)  # error: MP149
+        return output, entropies
 """,
 )
 
@@ -284,5 +316,17 @@ def load(image, is_rotated):
     if is_rotated:
         width, height = size_of(image)
     return image.resize((width, height))
+""",
+    # the rest of the rest
+    """\
+def split(rows):
+    head, rest = rows[:1], rows[1:]
+    return head, rest
+
+
+def walk(rows):
+    first, rest = split(rows)
+    one, other = split(rest)
+    return first, one, other
 """,
 )

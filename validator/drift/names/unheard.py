@@ -9,7 +9,9 @@ of thing the old one, while nothing in the project asks for the new one.
 from __future__ import annotations
 
 import ast
+import itertools
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator
 from functools import cached_property
 from typing import NamedTuple
@@ -21,7 +23,7 @@ from validator.drift.change import Change
 from validator.drift.interfaces.calls import constructor
 from validator.drift.names.given import Given, GivenOtherwise
 from validator.drift.names.neighbours import Company, is_read, passes_to_library
-from validator.drift.names.occurrences import Occurrence, variable_or_link
+from validator.drift.names.occurrences import Occurrence, in_unit, variable_or_link
 from validator.drift.names.places import given_with, is_of_another, link_at, owner_at
 from validator.drift.names.readers import Readers, called_with, named_parameters
 from validator.drift.names.removed import Names
@@ -29,12 +31,16 @@ from validator.drift.names.texts import Replaced, Texts
 from validator.drift.settings.asked_settings import AskedSettings
 from validator.drift.statements.drops import Drops
 from validator.facts.config_files import settings_of
+from validator.facts.model import At
+from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.models.members import is_telling, of_libraries
 
 _GIVING = frozenset({"attribute", "key", "keyword", "setting"})
 _TAKING = frozenset({"parameter", "field", "option", "function", "class", "variable", "import"})
+_READING = frozenset({"asks", "tries", "spells"})
+_NO_KEYS = frozenset({"attribute", "variable", "function", "class", "import"})
 _FILE = re.compile(r"[\w.-]*\w\.\w{2,5}")
 _OTHERS = 2  # places of one kind that all say the old name
 
@@ -97,40 +103,52 @@ class UnheardNames:
         written to the file that it comes from."""
         found: dict[tuple[str, str], Replaced] = {}
         told = {(row.old, row.new) for row in self.change.analysis(Texts).rows}
-        for drop in self.change.analysis(Drops).drops:
-            old, new = (each.value if isinstance(each, ast.Constant) else None for each in (drop.old, drop.new))
-            if drop.kind != "text" or not isinstance(old, str) or not isinstance(new, str):
+        for unit, at, old, new in (*self._reworded(), *self._respelled()):
+            if (old, new) in told or (old, new) in found or not is_telling(new) or is_foreign(unit.path):
                 continue
-            if (old, new) in told or (old, new) in found:
-                continue
-            if not is_telling(new) or is_foreign(drop.pair.new.path):
-                continue
-            at = drop.pair.new.module.source_text.at(drop.new)
             rows = [row for row in self.after.occurrences(new) if not is_test(row.path)]
-            asking = next((row for row in rows if row.path == drop.pair.new.path and row.at == at), None)
-            if asking is None or asking.kind not in ("getattr", "key"):
-                continue
-            if self._is_given(asking, rows):
+            asking = next((row for row in rows if row.path == unit.path and row.at == at), None)
+            if asking is None or asking.kind not in ("getattr", "key") or self._is_given(asking, rows):
                 continue
             stored = [(row.path, row.at[0]) for row in self._given_to(asking, old)]
             if stored and (is_telling(old) or asking.kind == "key"):
-                found[old, new] = Replaced(drop.pair.new, at, old, new, tuple(stored))
+                found[old, new] = Replaced(unit, at, old, new, tuple(stored))
         return list(found.values())
+
+    def _reworded(self) -> Iterator[tuple[Unit, At, str, str]]:
+        """The texts that stand for another one in a statement that is else as it was."""
+        for drop in self.change.analysis(Drops).drops:
+            old, new = (each.value if isinstance(each, ast.Constant) else None for each in (drop.old, drop.new))
+            if drop.kind == "text" and isinstance(old, str) and isinstance(new, str):
+                yield drop.pair.new, drop.pair.new.module.source_text.at(drop.new), old, new
+
+    def _respelled(self) -> Iterator[tuple[Unit, At, str, str]]:
+        """The keys for which a function asks now that it did not ask for, with one that it asked for and does not now,
+        which is the same spelled otherwise; whatever else was changed there."""
+        for pair in self.change.pairs:
+            was, now = ({row.name: row for row in in_unit(unit) if _asks_by_key(row)} for unit in pair)
+            for old, new in itertools.product(was.keys() - now.keys(), now.keys() - was.keys()):
+                if _is_respelled(old, new):
+                    yield pair.new, now[new].at, old, new
 
     def _is_given(self, asking: Occurrence, rows: list[Occurrence]) -> bool:
         """Whether anything but who asks has a name, or had it before the change. `rows`: where it stands now."""
         earlier = [row for row in self.change.before.occurrences(asking.name) if not is_test(row.path)]
-        if asking.kind == "key":  # an attribute of that name is something else
-            return any(row.kind != "attribute" and row.at != asking.at for row in (*earlier, *rows))
+        if asking.kind == "key":  # an attribute, or a variable, of that name is something else
+            return any(row.kind not in _NO_KEYS and row.at != asking.at for row in (*earlier, *rows))
         return any(self.change.before.occurrences(asking.name)) or any(row.kind != "getattr" for row in rows)
 
     def _given_to(self, asking: Occurrence, old: str) -> list[Occurrence]:
         """Where the old name is given still to what an object is that is asked for another one: to what is called like
-        it; of a key, to what is put into the file from which it comes."""
-        rows = [row for row in self.after.occurrences(old) if row.role == "defines" and not is_test(row.path)]
+        it; of a key, to what is put into the file from which it comes, or all that is put under it, where nothing asks
+        for it any more and the new name is the old one spelled otherwise."""
+        found = [row for row in self.after.occurrences(old) if not is_test(row.path)]
+        rows = [row for row in found if row.role == "defines"]
         if asking.kind == "key":  # whatever is called alike, a library may have put keys there
-            files = self._file_names(asking)
-            return [row for row in rows if row.kind == "key" and files & self._file_names(row)]
+            files, keys = self._file_names(asking), [row for row in rows if row.kind == "key"]
+            if is_telling(old) and _is_respelled(old, asking.name) and not any(row.role in _READING for row in found):
+                return keys
+            return [row for row in keys if files & self._file_names(row)]
         link = link_at(asking)
         return [row for row in rows if row.kind == "attribute" and link and link_at(row) == link]
 
@@ -321,6 +339,16 @@ class UnheardNames:
 def _has_default(method: Method, name: str) -> bool:
     """Whether a function has a parameter that callers may leave out."""
     return any(p.name == name and p.kind in ("any", "kw") and p.default is not None for p in method.facts.params)
+
+
+def _asks_by_key(row: Occurrence) -> bool:
+    return row.kind == "key" and row.role in _READING
+
+
+def _is_respelled(old: str, new: str) -> bool:
+    """Whether two names are of the same words, or one has a word more."""
+    first, second = (Counter(name.lower().replace("-", "_").split("_")) for name in (old, new))
+    return first == second or min((first - second).total(), (second - first).total()) == 0
 
 
 def _may_ask(row: Occurrence) -> bool:

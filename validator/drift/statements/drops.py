@@ -17,6 +17,13 @@ from validator.drift.statements.differences import Edit, Statement, alike_syntax
 from validator.flow.queries.outside_program import is_test
 
 _SAME = 0.6
+# Names of arguments by which libraries are told who takes part.
+WHO = frozenset({
+    "group", "process_group", "pg", "src", "dst", "root", "src_rank", "dst_rank", "group_src", "group_dst", "mesh",
+    "device_mesh", "num_replicas", "rank", "world_size", "ranks", "async_op", "map_location", "op", "reduce_op",
+    "num_nodes", "nnodes", "devices", "num_processes", "nproc_per_node", "synced_gpus", "with_context_parallel",
+    "mesh_dim", "sync_module_states", "modifier_rank",
+})  # fmt: skip
 _SHORT = 4  # a function of so few statements is the same one, however much of it is edited
 MUCH = 12  # edits of functions in one file, beyond which what went, went with the rest
 
@@ -246,6 +253,8 @@ def _dropped(old: ast.expr, new: ast.expr) -> tuple[str, ast.AST] | None:
         return "call", old
     if isinstance(old, ast.Subscript) and alike_syntax(old.slice, new):
         return "index", old
+    if isinstance(old, ast.ListComp) and _looks_each_up(old) and alike_syntax(old.generators[0].iter, new):
+        return "index", old.elt
     if isinstance(old, ast.Name | ast.Attribute) and isinstance(new, ast.Name | ast.Attribute):
         return "name", old
     named = ast.Name | ast.Attribute | ast.Call
@@ -258,6 +267,17 @@ def _dropped(old: ast.expr, new: ast.expr) -> tuple[str, ast.AST] | None:
     if isinstance(old, ast.Constant) and isinstance(new, ast.Constant) and type(old.value) is type(new.value):
         return "number" if isinstance(old.value, int | float) else "text", old
     return None
+
+
+def _looks_each_up(node: ast.ListComp) -> bool:
+    """Whether a list is another one with each element looked up in a table: `[mapping[x] for x in ranks]`."""
+    (round_, *others) = node.generators
+    asked = node.elt.slice if isinstance(node.elt, ast.Subscript) else None
+    return asked is not None and not others and not round_.ifs and _loaded(asked) == _loaded_target(round_.target)
+
+
+def _loaded_target(node: ast.expr) -> list[str]:
+    return [node.id] if isinstance(node, ast.Name) else []
 
 
 def _loaded(node: ast.expr) -> list[str]:
@@ -288,7 +308,8 @@ def _of_arguments(old: ast.Call, new: ast.Call) -> tuple[str, ast.AST] | None:
         return None  # what was passed by position is passed by name now, or the other way round
     keywords = [k for k in old.keywords if not any(alike_syntax(k, other) for other in new.keywords)]
     arguments = _missing(old.args, new.args)
-    if len(keywords) == 1 and not arguments and len(new.keywords) == len(old.keywords) - 1:
+    together = len(keywords) == 1 or {k.arg for k in keywords} <= WHO  # who takes part is told by several
+    if keywords and together and not arguments and len(new.keywords) == len(old.keywords) - len(keywords):
         return "keyword", keywords[0]
     if not keywords and len(arguments) == 1 and len(new.args) == len(old.args) - 1:
         return "argument", arguments[0]

@@ -10,21 +10,15 @@ from validator.domains.axes import LOCAL, axes_of, of_parallelism
 from validator.drift.change import Change, Pair, Side
 from validator.drift.interfaces.calls import annotated, constructor
 from validator.drift.statements.differences import Edit, alike_syntax, in_head, node_of
-from validator.drift.statements.drops import Drop, Drops
+from validator.drift.statements.drops import WHO, Drop, Drops
 from validator.drift.statements.intention import Intention, words_of
 from validator.drift.statements.named_effects import collective, tables
+from validator.drift.statements.shared_from_now import shares_from_now
 from validator.drift.statements.surroundings import condition, factors, is_about_rank, last_name
 from validator.finding import Severity
 from validator.flow.queries.outside_program import is_test
 from validator.models import models
 
-# Names of arguments by which libraries are told who takes part.
-_WHO = frozenset({
-    "group", "process_group", "pg", "src", "dst", "root", "src_rank", "dst_rank", "group_src", "group_dst", "mesh",
-    "device_mesh", "num_replicas", "rank", "world_size", "ranks", "async_op", "map_location", "op", "reduce_op",
-    "num_nodes", "nnodes", "devices", "num_processes", "nproc_per_node", "synced_gpus", "with_context_parallel",
-    "mesh_dim", "sync_module_states", "modifier_rank",
-})  # fmt: skip
 _WRAPPING = frozenset({
     "detach", "full_tensor", "to_local", "max", "min", "unwrap_model", "ceil", "wait",
 })  # fmt: skip
@@ -95,7 +89,7 @@ class Weakened:
             return about or _is_kind_of_option(drop)
         if drop.kind == "call" and isinstance(drop.part, ast.Call):
             name = last_name(drop.part.func)
-            return name in collective() or name in _OF_RANKS or name in DEVICES
+            return name in collective() or name in _OF_RANKS or name in DEVICES or shares_from_now(drop)
         return True
 
     def _is_number_of_parts(self, drop: Drop) -> bool:
@@ -167,7 +161,8 @@ class Weakened:
         if kind == "guard" and (_counts_others(drop) or _is_asked_beside(drop)):
             return True
         if kind in ("operand", "guard"):
-            return (is_parallel(part) or _leaves_some_ranks(drop)) and not _asks_the_same(drop)
+            about = is_parallel(part) or _is_about_shards(part) or _leaves_some_ranks(drop)
+            return about and not _asks_the_same(drop)
         if kind == "element":
             return isinstance(part, ast.Name) and _is_read_after(drop.pair, part.id, drop.new)
         if kind == "index":
@@ -175,11 +170,12 @@ class Weakened:
         if kind == "await":
             return self._is_lost_coroutine(drop)
         if kind == "constant":
-            return is_parallel(drop.old) and _is_said(drop) in _WHO
+            return is_parallel(drop.old) and _is_said(drop) in WHO
         if kind == "term":
-            return self._is_offset(drop)
+            return self._is_offset(drop) or _names_rank(drop)
         if kind == "call":
-            return isinstance(part, ast.Call) and self._is_needed(drop, last_name(part.func))
+            needed = isinstance(part, ast.Call) and self._is_needed(drop, last_name(part.func))
+            return needed or shares_from_now(drop)
         if kind == "name" and _leaves_its_guard(drop):
             return True
         return kind == "name" and _other_axes(drop) and not _is_of_device(drop)
@@ -233,7 +229,7 @@ class Weakened:
         if isinstance(part, ast.keyword):
             name = part.arg or ""
             return (
-                name in _WHO or bool(of_parallelism(name) or of_parallelism(f"{name}_size")) or is_parallel(part.value)
+                name in WHO or bool(of_parallelism(name) or of_parallelism(f"{name}_size")) or is_parallel(part.value)
             )
         return is_parallel(part)
 
@@ -266,6 +262,19 @@ def _is_among_ranks(drop: Drop) -> bool:
     node = drop.edit.new.node if drop.edit.new is not None else None
     call = node.value if isinstance(node, ast.Assign) and drop.kind == "element" else None
     return isinstance(call, ast.Call) and any(map(is_parallel, call.args))
+
+
+def _is_about_shards(part: ast.AST) -> bool:
+    """Whether an expression asks how a model is spread over the ranks, by its names and texts."""
+    nodes = [last_name(n) for n in ast.walk(part) if isinstance(n, ast.Name | ast.Attribute)]
+    nodes += [n.value for n in ast.walk(part) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    return any(not _SPREAD.isdisjoint(each.lower().replace("-", "_").split("_")) for each in nodes)
+
+
+def _names_rank(drop: Drop) -> bool:
+    """Whether a text that is put together told ranks apart by what went."""
+    texts = any(isinstance(n, ast.Constant) and isinstance(n.value, str) for n in ast.walk(drop.old))
+    return texts and any(isinstance(n, ast.expr) and is_about_rank(n) for n in ast.walk(drop.part))
 
 
 def _multiplies(node: ast.BinOp, names: set[str], number: int) -> bool:
@@ -398,7 +407,7 @@ def is_parallel(part: ast.AST) -> bool:
     """Whether an expression speaks of ranks, groups or sizes of the axes of parallelism."""
     for node in ast.walk(part):
         name = last_name(node) if isinstance(node, ast.Name | ast.Attribute) else ""
-        if name and (of_parallelism(name) or name in _WHO - {"op"} or _is_rank(name) or _is_number_of_ranks(name)):
+        if name and (of_parallelism(name) or name in WHO - {"op"} or _is_rank(name) or _is_number_of_ranks(name)):
             return True
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and of_parallelism(f"{node.value}_size"):
             return True
