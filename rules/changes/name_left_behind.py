@@ -2096,4 +2096,30 @@ $ python train.py --lr 1e-6
 python -m other.train --learning_rate 1e-6
 ```
 """,
+    # what an object of a library has by itself
+    """\
+# before: tree.py
+class Node:
+    def __init__(self):
+        self.token_ids = []
+
+    def is_full(self):
+        return bool(self.token_ids)
+# file: tree.py
+class Node:
+    def __init__(self):
+        self.rows = {}
+
+    def is_full(self):
+        return bool(self.rows)
+# file: generate.py
+from strands_sglang import SGLangModel
+
+
+def generate(tokenizer, sample):
+    model = SGLangModel(tokenizer=tokenizer)
+    manager = model.token_manager
+    sample.tokens = manager.token_ids
+    return sample
+""",
 )

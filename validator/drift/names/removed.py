@@ -356,16 +356,18 @@ class Names:
         unit = row.unit
         assert unit is not None
         made = unit.code.values[unit.root(unit.code.values[row.number].args[0])]
-        direct = made
+        direct = link = made
         while made.op in ("attr", "item", "unpack"):  # `model.config` of `tokenizer, model = load(…)`
-            made = unit.code.values[unit.root(made.args[0])]
+            link, made = made, unit.code.values[unit.root(made.args[0])]
         if made.op == "param" and unit.method is not None:
             said = next((p.annotation for p in unit.method.facts.params if p.name == made.data[1]), None)
             return bool(said) and isinstance(side.project.lookup(unit.method, str(said).strip("'\"")), Missing)
         callee = unit.code.values[made.args[0]] if made.op == "call" else made
         symbol = side.flow.symbol(unit, callee) if callee.op in ("name", "import") else None
+        if isinstance(symbol, External) and made is not direct:
+            return made.op == "call" and link.op == "attr" and _has_by_itself(side, symbol, made, str(link.data))
         if isinstance(symbol, External):
-            return made is direct and symbol.path.rpartition(".")[2] in {_owner(each) for each in rows}
+            return symbol.path.rpartition(".")[2] in {_owner(each) for each in rows}
         return isinstance(symbol, Missing)
 
     def _settings(self, name: str, rows: list[Occurrence], now: list[Occurrence]) -> list[Occurrence]:
@@ -520,6 +522,13 @@ class Names:
         if len(chosen) != 1:
             return None
         return next(row for row in here[chosen[0]] if row.role == "defines" and row.kind == old.kind)
+
+
+def _has_by_itself(side: Side, symbol: External, made: Value, name: str) -> bool:
+    """Whether an object of a library's class has something that nobody gives it: not by a keyword, and no code of the
+    project stores or defines anything of that name."""
+    is_class = symbol.path.rpartition(".")[2][:1].isupper()
+    return is_class and name not in made.data.names and not any(r.role == "defines" for r in side.occurrences(name))
 
 
 def are_like(one: str, other: str) -> bool:
