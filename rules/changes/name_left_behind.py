@@ -692,6 +692,29 @@ def run(script, processes):
 torchrun --nproc_per_node=${name} eval.py
 """
 
+_IN_PAGE = """\
+# before: train.py
+import argparse
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--learning_rate", type=float, default=1e-5)
+    print(parser.parse_args().learning_rate)
+# file: train.py
+import argparse
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float, default=1e-5)
+    print(parser.parse_args().lr)
+# file: README.md
+# Training
+
+```bash
+$ python train.py {option}
+```
+"""
+
 INCORRECT = (
     # one place tests for the key, the other one does not
     _WEIGHTS.format(set="", test="", mark="  # error: MP901"),
@@ -1428,28 +1451,7 @@ class EmbedImages(Unit):
     # the name of a class, which code compares with a text
     _NAMED_CLASS.format(text="SharedTensor", mark="  # error: MP901"),
     # a command in a page
-    """\
-# before: train.py
-import argparse
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--learning_rate", type=float, default=1e-5)
-    print(parser.parse_args().learning_rate)
-# file: train.py
-import argparse
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--lr", type=float, default=1e-5)
-    print(parser.parse_args().lr)
-# file: README.md
-# Training
-
-```bash
-$ python train.py --learning_rate 1e-6  # error: MP901
-```
-""",
+    _IN_PAGE.format(option="--learning_rate 1e-6  # error: MP901"),
 )
 CORRECT = (
     _WEIGHTS.format(set="", test=' and "mae" in config.weights', mark=""),
@@ -2068,27 +2070,8 @@ def result(info):
     # the text goes along
     _NAMED_CLASS.format(text="BroadcastTensor", mark=""),
     # the command of the page is changed, too
-    """\
-# before: train.py
-import argparse
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--learning_rate", type=float, default=1e-5)
-    print(parser.parse_args().learning_rate)
-# file: train.py
-import argparse
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--lr", type=float, default=1e-5)
-    print(parser.parse_args().lr)
-# file: README.md
-# Training
-
-```bash
-$ python train.py --lr 1e-6
-```
+    _IN_PAGE.format(option="--lr 1e-6")
+    + """\
 
 `--learning_rate` of the last release is `--lr` now, and another program has one, too:
 

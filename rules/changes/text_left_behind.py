@@ -597,6 +597,34 @@ class Actor:
         return rewards
 """
 
+_EXCLUDED = """\
+# before: schedule.py
+class Schedule:
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def step(self, decay):
+        for group in self.optimizer.param_groups:
+            if ("WD_exclude" not in group) or not group["WD_exclude"]:
+                group["weight_decay"] = decay
+# file: schedule.py
+class Schedule:
+    def __init__(self, optimizer):
+        self.optimizer = optimizer
+
+    def step(self, decay):
+        for group in self.optimizer.param_groups:
+            if not group.get("wd_exclude", False):{mark}
+                group["weight_decay"] = decay
+# file: optim.py
+import torch
+
+
+def make(model, biases):
+    groups = [{{"params": model.parameters()}}, {{"params": biases, {put}, "weight_decay": 0}}]
+    return torch.optim.AdamW(groups)
+"""
+
 INCORRECT = (
     # an attribute of a library's object, which the project alone reads, with a default
     _given("rl/train.py", _CONFIGURED, "use_start_end", "start_end_tokens", _CAPTIONER, _ERROR),
@@ -829,33 +857,7 @@ def shards(folder, size):
     # a value that is only compared, and not with this one
     _NORMED.format(value="batch", mark="  # error: MP908"),
     # the same word, spelled otherwise
-    """\
-# before: schedule.py
-class Schedule:
-    def __init__(self, optimizer):
-        self.optimizer = optimizer
-
-    def step(self, decay):
-        for group in self.optimizer.param_groups:
-            if ("WD_exclude" not in group) or not group["WD_exclude"]:
-                group["weight_decay"] = decay
-# file: schedule.py
-class Schedule:
-    def __init__(self, optimizer):
-        self.optimizer = optimizer
-
-    def step(self, decay):
-        for group in self.optimizer.param_groups:
-            if not group.get("wd_exclude", False):  # error: MP908
-                group["weight_decay"] = decay
-# file: optim.py
-import torch
-
-
-def make(model, biases):
-    groups = [{"params": model.parameters()}, {"params": biases, "WD_exclude": True, "weight_decay": 0}]
-    return torch.optim.AdamW(groups)
-""",
+    _EXCLUDED.format(mark="  # error: MP908", put='"WD_exclude": True'),
 )
 CORRECT = (
     # who asks was changed, too, or asks for both
@@ -1115,31 +1117,5 @@ def shards(folder, size):
     # the step is switched off
     _NORMED.format(value="none", mark=""),
     # in both places
-    """\
-# before: schedule.py
-class Schedule:
-    def __init__(self, optimizer):
-        self.optimizer = optimizer
-
-    def step(self, decay):
-        for group in self.optimizer.param_groups:
-            if ("WD_exclude" not in group) or not group["WD_exclude"]:
-                group["weight_decay"] = decay
-# file: schedule.py
-class Schedule:
-    def __init__(self, optimizer):
-        self.optimizer = optimizer
-
-    def step(self, decay):
-        for group in self.optimizer.param_groups:
-            if not group.get("wd_exclude", False):
-                group["weight_decay"] = decay
-# file: optim.py
-import torch
-
-
-def make(model, biases):
-    groups = [{"params": model.parameters()}, {"params": biases, "wd_exclude": True, "weight_decay": 0}]
-    return torch.optim.AdamW(groups)
-""",
+    _EXCLUDED.format(mark="", put='"wd_exclude": True'),
 )

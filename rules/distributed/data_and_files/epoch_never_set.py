@@ -331,6 +331,29 @@ def fit(data, epochs):
             print(batch)
 """
 
+_REFRESHED = """\
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+def train(data, model, resume, epochs, steps):
+    sampler = DistributedSampler(data)
+    loader = DataLoader(data, sampler=sampler)
+    start_epoch = 0
+    if resume is not None:
+        start_epoch = resume["epoch"]
+    sampler.set_epoch(start_epoch)
+    rows = iter(loader)
+    for epoch in range(start_epoch, epochs):
+        for _ in range(steps):
+            try:
+                batch = next(rows)
+            except StopIteration:
+                sampler.set_epoch({told}
+                rows = iter(loader)
+                batch = next(rows)
+            model(batch, epoch)
+"""
+
 INCORRECT = [
     _PROGRAMS.format(mark="  # error: MP530", epochs="for _ in range(5): train(model, loader)"),
     _TRAINERS.format(
@@ -415,28 +438,7 @@ class Trainer:
                 print(batch)
 """,
     # a number that was known before the loop
-    """\
-from torch.utils.data import DataLoader, DistributedSampler
-
-
-def train(data, model, resume, epochs, steps):
-    sampler = DistributedSampler(data)
-    loader = DataLoader(data, sampler=sampler)
-    start_epoch = 0
-    if resume is not None:
-        start_epoch = resume["epoch"]
-    sampler.set_epoch(start_epoch)
-    rows = iter(loader)
-    for epoch in range(start_epoch, epochs):
-        for _ in range(steps):
-            try:
-                batch = next(rows)
-            except StopIteration:
-                sampler.set_epoch(start_epoch)  # error: MP530
-                rows = iter(loader)
-                batch = next(rows)
-            model(batch, epoch)
-""",
+    _REFRESHED.format(told="start_epoch)  # error: MP530"),
 ]
 
 CORRECT = [
@@ -607,26 +609,5 @@ def each(all_data):
         once(data)
 """,
     # the number of the round
-    """\
-from torch.utils.data import DataLoader, DistributedSampler
-
-
-def train(data, model, resume, epochs, steps):
-    sampler = DistributedSampler(data)
-    loader = DataLoader(data, sampler=sampler)
-    start_epoch = 0
-    if resume is not None:
-        start_epoch = resume["epoch"]
-    sampler.set_epoch(start_epoch)
-    rows = iter(loader)
-    for epoch in range(start_epoch, epochs):
-        for _ in range(steps):
-            try:
-                batch = next(rows)
-            except StopIteration:
-                sampler.set_epoch(epoch)
-                rows = iter(loader)
-                batch = next(rows)
-            model(batch, epoch)
-""",
+    _REFRESHED.format(told="epoch)"),
 ]
