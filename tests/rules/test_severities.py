@@ -40,6 +40,27 @@ def main(batches, step):
         dist.barrier()
 """
 
+_SAVED = """\
+# file: example.py
+import torch
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+
+def main(data):
+    (args,) = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()
+    model = AutoModelForCausalLM.from_pretrained("base")
+    trainer = Trainer(model=model, args=args, train_dataset=data)
+    trainer.train()
+    if trainer.is_world_process_zero():
+        trainer.save_model("out")
+
+if __name__ == "__main__":
+    main([])
+# file: run.sh
+torchrun --nproc_per_node 8 example.py --output_dir out --deepspeed zero.json
+# file: zero.json
+{"zero_optimization": {"stage": STAGE, "stage3_gather_16bit_weights_on_model_save": true}}
+"""
+
 _TRANSPORT = """\
 # before: transports.py
 def by_file({taken}):
@@ -69,6 +90,8 @@ def setup(config, lora):
     ("code", "text", "severity"),
     [
         ("MP537", _WRITING.format(what="settings", then="dist.barrier()"), "note"),
+        ("MP501", _SAVED.replace("STAGE", "2"), "note"),
+        ("MP501", _SAVED.replace("STAGE", "3"), "warning"),
         ("MP537", _WRITING.format(what='{"right": right}', then="dist.barrier()"), "warning"),
         ("MP537", _WRITING.format(what="settings", then='print(open("written.json").read())'), "warning"),
         ("MP501", _MEETING.format(test="rank != 0"), "error"),

@@ -177,8 +177,9 @@ class Divergences:
         seen: set[tuple[str, At]] = set()
         for found in self.all:
             if found.kind == kind and not is_foreign(found.unit.path):
-                if found.op.open and self.project.analysis(ShardedLaunches).there_are:
-                    sure = found.op.sure or found.op.if_sharded
+                launches = self.project.analysis(ShardedLaunches)
+                if found.op.open and launches.there_are:
+                    sure = found.op.sure or found.op.if_sharded or found.op.if_cut and launches.of_parameters
                     found = found._replace(op=found.op._replace(open=False, sure=sure))
                 row = report(found)
                 if is_test(found.unit.path) and not is_test(row.path):

@@ -191,6 +191,7 @@ class Issued(NamedTuple):
     among: bool = False  # a call on the way to it may run other functions of the project, which issue no collective
     if_sharded: bool = False  # it is one for certain where models are sharded
     idle: bool = False  # it works on a tensor that was gathered before, and is none
+    if_cut: bool = False  # it is one for certain where each rank has a part of the parameters
 
 
 class Traces:
@@ -283,6 +284,7 @@ class Traces:
             not op.operation.sure and (op.operation.row.spread is not None or op.operation.name in _OF_DTENSORS),
             op.operation.row.once, self._is_among(frame),
             op.operation.row.spread is not None and not op.operation.row.likely, self._is_idle(op, frame),
+            op.operation.row.spread is not None,
         )  # fmt: skip
 
     def _is_idle(self, op: Op, frame: Frame) -> bool:
