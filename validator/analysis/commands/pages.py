@@ -10,6 +10,7 @@ from functools import cached_property
 from validator.analysis.beside import Beside
 from validator.facts import shell
 from validator.facts.model import FileFacts
+from validator.flow.queries.outside_program import is_archived, is_foreign
 from validator.project import Project
 from validator.source import SourceFile
 
@@ -17,6 +18,9 @@ from validator.source import SourceFile
 _FENCE = re.compile(rb"^ {0,3}(`{3,}|~{3,})[ \t]*([\w+-]*)")
 _KINDS = frozenset({b"", b"bash", b"sh", b"shell", b"console", b"zsh", b"shell-session"})
 _PROMPT = re.compile(rb"^\s*[$>] ")
+# Words in the names of pages that show how things were started once.
+_OF_THE_PAST = frozenset({"changelog", "changes", "history", "migration", "migrating", "news", "release", "releases"})
+_WORD = re.compile(r"[a-z]+")
 _COMMANDS = (b"python", b"torchrun", b"deepspeed", b"accelerate")  # a page without any of these starts no program
 
 
@@ -31,10 +35,12 @@ class Pages:
         """By path the pages that show commands, with these as a script whose lines are where they stand."""
         found: dict[str, SourceFile] = {}
         for absolute, text in self.project.analysis(Beside).pages:
-            data = _commands(text) if any(word in text for word in _COMMANDS) else b""
+            path = absolute.removeprefix(self._folder)
+            told = not is_foreign(path) and not is_archived(path) and _OF_THE_PAST.isdisjoint(_words(path))
+            data = _commands(text) if told and any(word in text for word in _COMMANDS) else b""
             if data.strip():
                 with suppress(RecursionError):
-                    source = SourceFile(absolute.removeprefix(self._folder), absolute)
+                    source = SourceFile(path, absolute)
                     source.facts = FileFacts(language="shell", extra={"script": shell.parse(data)})
                     found[source.path] = source
         return found
@@ -44,6 +50,10 @@ class Pages:
         """The folder to which the paths of the project are relative."""
         ends = (each for each in self.project.files.values() if each.absolute.endswith(f"/{each.path}"))
         return next((each.absolute.removesuffix(each.path) for each in ends), "")
+
+
+def _words(path: str) -> list[str]:
+    return _WORD.findall(path.rpartition("/")[2].lower())
 
 
 def _commands(page: bytes) -> bytes:

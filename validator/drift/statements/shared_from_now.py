@@ -19,14 +19,16 @@ def shares_from_now(drop: Drop) -> bool:
     made = drop.edit.new.node if drop.edit.new is not None else None
     if not isinstance(drop.part, ast.Call) or last_name(drop.part.func) not in _COPYING:
         return False
+    if not isinstance(drop.new, ast.Name | ast.Attribute | ast.Subscript):
+        return False  # what a call makes anew is nobody else's
     if not isinstance(made, ast.Assign) or made.value is not drop.new or not isinstance(made.targets[0], ast.Name):
         return False
     function = node_of(drop.pair.new)
     name, later = made.targets[0].id, list(_behind(function, made)) if function is not None else []
     bound = min((n.lineno for n in later if isinstance(n, ast.Name) and _is_bound(n, name)), default=None)
     mine = [n for n in later if bound is None or n.lineno < bound]
-    used = any(isinstance(n, ast.expr) and alike_syntax(n, drop.new) for n in later)
-    return used and any(_is_written(n, name) for n in mine)
+    first = min((n.lineno for n in mine if _is_written(n, name)), default=None)
+    return first is not None and any(n.lineno > first and alike_syntax(n, drop.new) for n in later)
 
 
 def _behind(function: ast.AST, statement: ast.stmt) -> Iterator[ast.expr]:

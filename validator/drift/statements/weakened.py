@@ -155,6 +155,8 @@ class Weakened:
             return True
         if kind in ("keyword", "argument"):
             told = self._is_who(drop) or self._is_own_option(drop) or self._is_of_ranks(drop)
+            if (called := _lost_several(drop)) and not self._known(self.change.after, called):
+                return False  # a library finds out by itself what it was told in several words
             return (told or self._default_instead(drop) is not None) and self._still_takes(drop)
         if kind == "order":  # two names that are unpacked may be called otherwise now
             return isinstance(drop.new, ast.List) or isinstance(drop.new, ast.Call) and self._still_takes(drop)
@@ -262,6 +264,13 @@ def _is_among_ranks(drop: Drop) -> bool:
     node = drop.edit.new.node if drop.edit.new is not None else None
     call = node.value if isinstance(node, ast.Assign) and drop.kind == "element" else None
     return isinstance(call, ast.Call) and any(map(is_parallel, call.args))
+
+
+def _lost_several(drop: Drop) -> str:
+    """What a call runs that lost more than one argument; empty for other edits."""
+    if not isinstance(drop.old, ast.Call) or not isinstance(drop.new, ast.Call):
+        return ""
+    return last_name(drop.new.func) if len(drop.old.keywords) - len(drop.new.keywords) > 1 else ""
 
 
 def _is_about_shards(part: ast.AST) -> bool:
