@@ -6,8 +6,7 @@ What it does
     of a library that is about ranks, or in whose stead another default holds; two arguments or elements that changed
     places; an operand of `and` or `or` about ranks, or about how a model is spread over them; one of several values
     handled alike that is used on; a call around or on a value; a look-up, of one value or of each of a list; the rank
-    in a name that is put together; a copy, where something is stored in what was one while the thing itself is used,
-    too; the `await` of a coroutine that an asynchronous function gives back.
+    in a name that is put together; the `await` of a coroutine that an asynchronous function gives back.
     Reports an argument, too, that was named for one parameter, and that the call passes by position now, where another
     parameter stands; the `type` of an option that was a number; and a condition that chose between numbers of other
     ranks, or asked for an option that is asked in the same words elsewhere in the file.
@@ -722,27 +721,6 @@ def make_groups(rows, rank_mapping):
         groups.append(dist.new_group(ranks=row))  # error: MP906
     return groups
 """,
-    # a copy of its own
-    """\
-# before: interfaces.py
-import copy
-
-
-def interfaces(make, args):
-    actor = make("actor", args)
-    ref = copy.deepcopy(actor)
-    ref.args["enable_save"] = False
-    return {"actor": actor, "ref": ref}
-# file: interfaces.py
-import copy
-
-
-def interfaces(make, args):
-    actor = make("actor", args)
-    ref = actor  # error: MP906
-    ref.args["enable_save"] = False
-    return {"actor": actor, "ref": ref}
-""",
     # how the model is spread
     """\
 # before: norm.py
@@ -1043,25 +1021,5 @@ def make_loader(rows, size):
 def init_data(rows, size, world_size, rank):
     print(rank, world_size)
     return make_loader(rows, size)
-""",
-    # nothing is stored in the copies
-    """\
-# before: interfaces.py
-import copy
-
-
-def interfaces(make, args):
-    actor = make("actor", args)
-    ref = copy.deepcopy(actor)
-    shown = copy.copy(args)
-    shown = dict(shown, mode="ref")
-    return {"actor": actor, "ref": ref, "shown": shown}
-# file: interfaces.py
-def interfaces(make, args):
-    actor = make("actor", args)
-    ref = actor
-    shown = args
-    shown = dict(shown, mode="ref")
-    return {"actor": actor, "ref": ref, "shown": shown}
 """,
 )

@@ -207,6 +207,27 @@ def run(accelerator, model, optimizer, loader, scheduler):
     ),
     # a maximum of all parts of a vocabulary, by a library that nobody knows
     _SHIFTED.format(shift="largest.unsqueeze(-1)  # error: MP911"),
+    # a copy of its own
+    """\
+# before: interfaces.py
+import copy
+
+
+def interfaces(make, args):
+    actor = make("actor", args)
+    ref = copy.deepcopy(actor)
+    ref.args["enable_save"] = False
+    return {"actor": actor, "ref": ref}
+# file: interfaces.py
+import copy
+
+
+def interfaces(make, args):
+    actor = make("actor", args)
+    ref = actor  # error: MP911
+    ref.args["enable_save"] = False
+    return {"actor": actor, "ref": ref}
+""",
 )
 
 CORRECT = (
@@ -303,4 +324,28 @@ def run(accelerator, model, optimizer, loader, scheduler):
     _BUFFER.format(size="size = len(self.items)", cut="i:size:count", mark=""),
     # nothing uses it
     _SHIFTED.format(shift="logits.detach().amax()"),
+    # nothing is stored in the copies
+    """\
+# before: interfaces.py
+import copy
+
+
+def interfaces(make, args):
+    actor = make("actor", args)
+    ref = copy.deepcopy(actor)
+    shown = copy.copy(args)
+    shown = dict(shown, mode="ref")
+    state = actor.state_dict().copy()
+    state["step"] = 0
+    return {"actor": actor, "ref": ref, "shown": shown}
+# file: interfaces.py
+def interfaces(make, args):
+    actor = make("actor", args)
+    ref = actor
+    shown = args
+    shown = dict(shown, mode="ref")
+    state = actor.state_dict()
+    state["step"] = 0
+    return {"actor": actor, "ref": ref, "shown": shown}
+""",
 )

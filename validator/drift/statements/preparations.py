@@ -21,6 +21,7 @@ from validator.drift.statements.weakened import is_parallel
 from validator.models import models
 
 _COPIES = frozenset({"clone", "copy", "deepcopy"})
+_FRESH = frozenset({"state_dict"})  # gives a dictionary of its own at each call
 _CONTAINERS = frozenset({"list", "dict", "set", "sorted"})
 _FILLING = frozenset({"append", "extend", "insert", "update", "pop", "popitem", "clear", "setdefault", "sort", "add",
                       "remove", "discard", "reverse"})  # fmt: skip
@@ -74,9 +75,10 @@ def _uncopied(pair: Pair, edit: Edit, new: list[Statement]) -> Iterator[Unprepar
     if not copies or any(isinstance(n, ast.Call) and _is_copy(n) for n in in_head(node)) or _is_new(node.value):
         return
     targets = {n.id for each in node.targets for n in ast.walk(each) if isinstance(n, ast.Name)}
+    deep = any(last_name(call.func) == "deepcopy" for call in copies)
     place = next((index for index, each in enumerate(new) if each.node is node), len(new))
     for each in new[place + 1 :]:
-        written = _written(each.node) & targets
+        written = (_written(each.node) | (_written_inside(each.node) if deep else set())) & targets
         if written:
             name = min(written)
             text = f"`{name}` was a copy before the change: `{each.text}` writes into what it is made of now"
@@ -99,7 +101,7 @@ def _is_new(value: ast.expr) -> bool:
         value, ast.BinOp | ast.UnaryOp | ast.Compare | ast.Dict | ast.List | ast.Set | ast.DictComp | ast.ListComp
     ):
         return True
-    return isinstance(value, ast.Call) and last_name(value.func) in _computing()
+    return isinstance(value, ast.Call) and last_name(value.func) in _computing() | _FRESH
 
 
 @cache
@@ -124,6 +126,19 @@ def _written(node: ast.stmt) -> set[str]:
         if name in collective():
             found |= {inner for each in call.args[:1] for inner in _names(each)}
     return found
+
+
+def _written_inside(node: ast.stmt) -> set[str]:
+    """The variables in a part of whose objects a statement stores something: `ref.args["save"] = False`."""
+    targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else []
+    targets = [node.target] if isinstance(node, ast.AugAssign) else targets
+    return {name for each in targets if isinstance(each, ast.Attribute | ast.Subscript) for name in _root(each)}
+
+
+def _root(node: ast.expr) -> set[str]:
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return _names(node)
 
 
 def _names(node: ast.AST) -> set[str]:

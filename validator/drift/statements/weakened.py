@@ -13,7 +13,6 @@ from validator.drift.statements.differences import Edit, alike_syntax, in_head, 
 from validator.drift.statements.drops import WHO, Drop, Drops
 from validator.drift.statements.intention import Intention, words_of
 from validator.drift.statements.named_effects import collective, tables
-from validator.drift.statements.shared_from_now import shares_from_now
 from validator.drift.statements.surroundings import condition, factors, is_about_rank, last_name
 from validator.finding import Severity
 from validator.flow.queries.outside_program import is_test
@@ -89,7 +88,7 @@ class Weakened:
             return about or _is_kind_of_option(drop)
         if drop.kind == "call" and isinstance(drop.part, ast.Call):
             name = last_name(drop.part.func)
-            return name in collective() or name in _OF_RANKS or name in DEVICES or shares_from_now(drop)
+            return name in collective() or name in _OF_RANKS or name in DEVICES
         return True
 
     def _is_number_of_parts(self, drop: Drop) -> bool:
@@ -176,8 +175,7 @@ class Weakened:
         if kind == "term":
             return self._is_offset(drop) or _names_rank(drop)
         if kind == "call":
-            needed = isinstance(part, ast.Call) and self._is_needed(drop, last_name(part.func))
-            return needed or shares_from_now(drop)
+            return isinstance(part, ast.Call) and self._is_needed(drop, last_name(part.func))
         if kind == "name" and _leaves_its_guard(drop):
             return True
         return kind == "name" and _other_axes(drop) and not _is_of_device(drop)
