@@ -249,6 +249,52 @@ if __name__ == "__main__":
     print(arguments())
 """
 
+_PROVIDED = """# file: lib/__init__.py
+# file: lib/arguments.py
+import argparse
+
+
+def base():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float, default=1e-3)
+    return parser
+
+
+def parse_args(extra=None):
+    parser = base()
+    if extra is not None:
+        parser = extra(parser)
+    return parser.parse_args()
+# file: lib/initialize.py
+import lib.arguments
+
+
+def initialize(extra_args_provider=None):
+    args = lib.arguments.parse_args(extra_args_provider)
+    print(args.lr)
+    return args
+# file: main.py
+import lib.initialize
+
+
+def add_tasks(parser):
+    group = parser.add_argument_group(title="tasks")
+    group.add_argument("--task", type=str, required=True)
+    return parser
+
+
+if __name__ == "__main__":
+    print(lib.initialize.initialize(extra_args_provider=add_tasks).task)
+# file: plain.py
+import lib.initialize
+
+if __name__ == "__main__":
+    lib.initialize.initialize()
+# file: run.sh
+python main.py --lr 3e-4 {task}
+python plain.py --lr 3e-4
+"""
+
 INCORRECT = (
     _TRAIN
     + """# file: scripts/train.sh
@@ -341,6 +387,8 @@ python -m rl.evaluate --ppo_epochs 2  # error: MP701
 python -m demo.sample --width 8 --rate 0.2 --use_kl --batch 4  # error: MP701
 python -m demo.train --rate 0.2 --use_kl True  # error: MP701
 """,
+    # options of a function that the program gives
+    _PROVIDED.format(task="--tasks MNLI  # error: MP701"),
 )
 
 CORRECT = (
@@ -407,4 +455,6 @@ python -m demo.serve --port 80 --anything
 python -m demo.sample --width 8 --no-use_kl --batch 4 --path x
 python -m demo.train --rate 0.2 --use_kl
 """,
+    # the same as they are called
+    _PROVIDED.format(task="--task MNLI"),
 )

@@ -37,7 +37,7 @@ def check_project(project: Project) -> Iterator[Finding]:
         made, certain = _spanned(filled, counted[0][1])
         group = call.argument(*row.group)
         works, sure = group.spanned if group is not None else (WHOLE, True)
-        if UNKNOWN in made | works or made == works:
+        if UNKNOWN in made | works or made == works or group is not None and _is_size_of(filled, group):
             continue
         yield RULE.finding(
             call.unit.path,
@@ -49,6 +49,17 @@ def check_project(project: Project) -> Iterator[Finding]:
             # on one node, for which a program may be meant, its ranks are all ranks
             severity="note" if {LOCAL, NODE} & (made | works) else "error" if sure and certain else "warning",
         )
+
+
+def _is_size_of(filled: Place, group: Place) -> bool:
+    """Whether a list is as long as the group is large that is asked here, whatever callers may pass for it."""
+    asked = (part for part in filled.parts if part.value.op == "call" and part.method in ("size", "get_world_size"))
+    return any(group.root.number in {part.unit.root(n) for n in _about(part)} for part in asked)
+
+
+def _about(call: Place) -> list[int]:
+    """What a call is told, and what it is called on."""
+    return [*([call.receiver.number] if call.receiver is not None else []), *call.value.args[1:]]
 
 
 def _spanned(place: Place, group: Val) -> tuple[Axes, bool]:

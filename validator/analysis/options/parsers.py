@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from validator.analysis.options.class_parsers import ClassParsers, library_class
 from validator.analysis.options.option import Option, options_of
+from validator.analysis.options.provided import Providers
 from validator.facts.model import At, Call
 from validator.flow.callgraph.receivers import meeting
 from validator.flow.literals import UNKNOWN, Round, literal, text
@@ -325,6 +326,18 @@ class Options:
                 parser.options.append(Option(name, flags, "", action, None, None, None, False, function.path, call.at))
         elif place.method not in _HARMLESS | _SETTING_UP and not self.objects.run_by(place):
             parser.why = f"`{call.target}` may add options"
+        elif place.operand(0).root.value.op == "param":  # a function that callers give
+            self._provided(parser, place, call)
+
+    def _provided(self, parser: Parser, place: Place, call: Call) -> None:
+        """Note what functions add that are passed as values, as far as the flow has not brought the parser there."""
+        known = {(option.path, option.at) for option in parser.options}
+        for number in place.value.args[1:]:
+            if any(o[1] == parser.made for o in self._parsers(place, place.result.vals[number])):
+                provided = Providers(self.objects).of_call(place, number)
+                parser.options += [each for each in provided.options if (each.path, each.at) not in known]
+                if not provided.complete:
+                    parser.why = f"`{call.target}` may add options"
 
 
 def _parsers_in(value: Val) -> Iterator[Calls]:

@@ -78,8 +78,11 @@ class Gradients:
     @cached_property
     def in_steps(self) -> bool:
         """Whether an optimizer of the project clears what it has used when it takes a step."""
-        steps = (unit for unit in self.clearing if unit.name == "step" and unit.cls is not None)
-        return any("zero_grad" in cls.methods for unit in steps if unit.cls for cls in unit.cls.mro)
+        steps = [unit for unit in self.clearing if unit.name == "step" and unit.cls is not None]
+        if any("zero_grad" in cls.methods for unit in steps if unit.cls for cls in unit.cls.mro):
+            return True
+        asked = ({value.data for value in unit.code.values if value.op == "attr"} for unit in steps)
+        return any("step" in names and "backward" not in names for names in asked)  # it lets another one step
 
     def is_cleared(self, places: Iterable[Place], but: Callable[[Place], bool], steps: Iterable[Place] = ()) -> bool:
         """Whether values of a unit clear gradients, or run what may; `but`: calls that clear those of others.
