@@ -477,4 +477,37 @@ def train(booster, model, optimizer, loader):
         booster.backward(model(batch).loss, optimizer)
         optimizer.step()
 """,
+    # an optimizer of the project clears what it has used
+    """\
+class MasterWeights:
+    def __init__(self, optimizer, pairs):
+        self.optimizer = optimizer
+        self.pairs = pairs
+
+    def step(self):
+        for low, high in self.pairs:
+            high.grad = low.grad.float()
+        self.optimizer.step()
+        for low, high in self.pairs:
+            low.data.copy_(high.data)
+            low.grad = high.grad = None
+
+
+class Backend:
+    def __init__(self, model):
+        self.model = model
+        self.optimizer = None
+
+    def set_optimizer(self, optimizer):
+        self.optimizer = optimizer
+
+    def step(self):
+        return self.optimizer.step()
+
+
+def train(backend: Backend, batches):
+    for batch in batches:
+        backend.model(batch).mean().backward()
+        backend.step()
+""",
 ]
