@@ -3,9 +3,9 @@
 What it does
     Takes the DeepSpeed file of `TrainingArguments` (also of a class that trl derives from it), which the code names, or
     a command of a script or in a page (`README.md`), with stage 3 and without
-    `stage3_gather_16bit_weights_on_model_save`, or with false, where the project calls `save_model` of a Trainer. So it
-    is with a file for `accelerate launch` with `zero_stage: 3` and `zero3_save_16bit_model: false`, or with such a file
-    of DeepSpeed, where the project asks an Accelerator for `get_state_dict`.
+    `stage3_gather_16bit_weights_on_model_save`, or with false, where that program calls `save_model` of a Trainer. So
+    it is with a file for `accelerate launch` with `zero_stage: 3` and `zero3_save_16bit_model: false`, or with such a
+    file of DeepSpeed, where the project asks an Accelerator for `get_state_dict`.
     Silent about a Trainer where code, a script or a text of the project speaks of what puts the shards together
     (`zero_to_fp32`): it saves them. An Accelerator raises.
 
@@ -26,6 +26,7 @@ from collections.abc import Iterator
 
 from rules.launch._reading.files import Files
 from validator.analysis.commands.launch import Launches
+from validator.analysis.commands.programs import Programs
 from validator.analysis.options.training_arguments import Said, TrainingArguments
 from validator.facts.config_files import Setting, Settings
 from validator.finding import Finding, Related
@@ -44,28 +45,32 @@ RULE = Rule(
 _ZERO, _STAGE = "zero_optimization", "stage"
 _GATHERING = ("stage3_gather_16bit_weights_on_model_save", "stage3_gather_fp16_weights_on_model_save")
 _LAUNCHED, _SAVING, _FILE = ("deepspeed_config",), "zero3_save_16bit_model", "deepspeed_config_file"
+_ASKING = "is_deepspeed_zero3_enabled"  # of transformers: what stands under it knows what it does
 _JOINING = (b"zero_to_fp32", b"from_zero_checkpoint")  # names of what puts the shards together
 
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     joined = any(word in source.data for source in project.files.values() for word in _JOINING)
-    saving = _saving(queries) if not joined else None
-    if saving is not None:
+    saving = list(_saving(queries)) if not joined else []
+    if saving:
         yield from _of_trainers(project, saving)
     gathering = _gathering(queries)
     if gathering is not None:
         yield from _of_launches(project, gathering)
 
 
-def _of_trainers(project: Project, saving: Place) -> Iterator[Finding]:
+def _of_trainers(project: Project, saving: list[Place]) -> Iterator[Finding]:
     files, seen = Files(project), set[str]()
+    programs = project.analysis(Programs)
     arguments = project.analysis(TrainingArguments)
     for said in (*arguments.all, *arguments.shown):
         path, settings = _file_of(said, files)
-        if path not in seen and (setting := _left(settings)) is not None:
+        parts = set(programs.modules(said.program)) if said.program is not None else None
+        saved = next((each for each in saving if parts is None or each.unit.module in parts), None)
+        if saved is not None and path not in seen and (setting := _left(settings)) is not None:
             seen.add(path)
-            yield _report(path, setting, said, saving)
+            yield _report(path, setting, said, saved)
 
 
 def _of_launches(project: Project, gathering: Place) -> Iterator[Finding]:
@@ -102,13 +107,13 @@ def _add(found: dict[str, tuple[str, Setting]], file: tuple[str, Settings] | Non
         found.setdefault(file[0], (_GATHERING[0], setting))
 
 
-def _saving(queries: Queries) -> Place | None:
-    """Where the model of a Trainer is saved."""
+def _saving(queries: Queries) -> Iterator[Place]:
+    """Where the model of a Trainer is saved, also under ZeRO-3."""
     for call in queries.named_anywhere("save_model"):
         asked = call.receiver
-        if asked is not None and not is_aside(call.unit.path) and any(map(_is_trainer, asked.closed.each)):
-            return call
-    return None
+        known = asked is not None and not is_aside(call.unit.path) and any(map(_is_trainer, asked.closed.each))
+        if known and not any(_ASKING in test.words for test in call.tests_inside):
+            yield call
 
 
 def _gathering(queries: Queries) -> Place | None:
@@ -124,7 +129,8 @@ def _gathering(queries: Queries) -> Place | None:
 def _is_trainer(o: Obj) -> bool:
     if o[0] == "made":
         return o[1].split(".")[0] in ("transformers", "trl") and o[1].endswith("Trainer")
-    bases = o[1].external_bases if o[0] in ("inst", "self") else ()
+    own = o[0] in ("inst", "self") and o[1].find("save_model") is None  # else it saves as it likes
+    bases = o[1].external_bases if own else ()
     return any(_is_trainer(("made", base)) for base in bases)
 
 

@@ -41,7 +41,6 @@ from validator.rule import Rule
 
 RULE = Rule("MP530", "epoch-never-set", "warning", "0.1.0", tokens=("DistributedSampler", "set_epoch"))
 
-_FIXED = frozenset({"param", "binary", "phi", "call", "unpack"})  # what a variable has kept since before a loop
 _NOWHERE = "nothing in the project calls `set_epoch`"
 
 
@@ -49,7 +48,7 @@ def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     calls = list(queries.named("set_epoch"))
     for call in calls:
-        if not is_aside(call.unit.path) and _is_same_each_round(call):
+        if not is_aside(call.unit.path) and _is_same_each_round(queries, call):
             yield RULE.finding(
                 call.unit.path,
                 call.at,
@@ -138,7 +137,7 @@ def _is_by_batches(loader: Place) -> bool:
     return bool(owners) and all(cls.find("set_epoch") is not None for cls in owners)
 
 
-def _is_same_each_round(call: Place) -> bool:
+def _is_same_each_round(queries: Queries, call: Place) -> bool:
     """Whether a loop around a call passes the same number in each of its rounds: one that is written there, or that was
     known before."""
     control, code = call.unit.control, call.unit.code
@@ -154,7 +153,18 @@ def _is_same_each_round(call: Place) -> bool:
     if owner.value.block in inside:
         return False  # each round has a sampler of its own, or a loader
     given = call.operand(1).root
-    return given.value.op == "const" or given.value.op in _FIXED and given.value.block not in inside
+    if given.value.op in ("param", "binary"):
+        return given.value.block not in inside and not _counts_rounds(queries, given, set())
+    # of another variable the loop itself must tell that it is the first of its numbers
+    return given.value.op == "const" or any(_begins_with(call, code.loops[header].iterator, given) for header in loops)
+
+
+def _begins_with(call: Place, iterator: int, number: Place) -> bool:
+    """Whether a loop goes through a `range` that is given a number."""
+    source = call.value_at(iterator).root
+    source = source.operand(0).root if source.value.op == "iter" else source
+    is_range = source.value.op == "call" and source.operand(0).text == "range" and len(source.value.args) > 2
+    return is_range and source.operand(1).root.number == number.number
 
 
 def _counts_rounds(queries: Queries, value: Place, seen: set[Place]) -> bool:

@@ -28,6 +28,7 @@ from validator.rule import Rule
 
 RULE = Rule("MP166", "part-of-another", "warning", stable_since="1.1")
 
+_PAIRS = 2  # of keywords that take the same of two objects
 _ITEM = "[]"  # at the end of a path: an item of what stands before it
 
 
@@ -48,8 +49,15 @@ def _checked(function: Method, call: Call) -> Iterator[Finding]:
         of_theirs = [(each, owner) for each, owner in rows if _is_for(each, theirs, mine)]
         crossed = [each for each, owner in of_theirs if owner != other]
         right = one in of_mine and set(of_mine) == {one} and any(owner == other for _, owner in of_theirs)
-        if right and len(crossed) == 1 and (crossed[0], one) in of_theirs:
+        pairs = _parts(rows, one, mine) & _parts(rows, other, theirs)
+        if right and len(crossed) == 1 and (crossed[0], one) in of_theirs and len(pairs) >= _PAIRS:
             yield _report(function, call, crossed[0], one, other)
+
+
+def _parts(rows: list[tuple[Argument, str]], owner: str, words: frozenset[str]) -> set[frozenset[str]]:
+    """By what is left of their names the keywords with some words that take a part of an object."""
+    named = (_words(each.keyword or "") for each, held in rows if held == owner)
+    return {each - words for each in named if words <= each}
 
 
 def _is_for(argument: Argument, words: frozenset[str], others: frozenset[str]) -> bool:
@@ -86,8 +94,10 @@ _BRANCHES = """def generate(model, base, cfg_text, cfg_img):
         position_ids=base["position_ids"],
         cfg_text_position_ids=cfg_text["position_ids"],
         cfg_text_lengths=cfg_text["lengths"],
+        cfg_text_indexes=cfg_text["indexes"],
         cfg_img_position_ids={owner}["position_ids"],{mark}
         cfg_img_lengths=cfg_img["lengths"],
+        cfg_img_indexes=cfg_img["indexes"],
     )
 """
 
@@ -101,12 +111,22 @@ INCORRECT = (
             critic_lr=self.critic_args.lr,
             critic_clip=self.critic_args.clip,
             actor_steps=self.actor_args.steps,
+            critic_steps=self.critic_args.steps,
         )
 """,
 )
 
 CORRECT = (
     _BRANCHES.format(owner="cfg_img", mark=""),
+    # training and validation share the workers
+    """def loaders(make, train_cfg, val_cfg):
+    return make(
+        train_batch=train_cfg.batch,
+        train_workers=train_cfg.workers,
+        val_batch=val_cfg.batch,
+        val_workers=train_cfg.workers,
+    )
+""",
     # of one object alone; the names say nothing of the two; all are crossed
     """def generate(model, cfg_text, cfg_img, old_batch, new_batch):
     model.run(cfg_img_ids=cfg_text["ids"], cfg_img_lengths=cfg_text["lengths"], cfg_text_ids=cfg_text["ids"])

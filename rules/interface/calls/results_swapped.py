@@ -50,7 +50,8 @@ def _checked(queries: Queries, call: Place) -> Iterator[Finding]:
     names = _taken(call)
     units = list(_called(queries, call)) if call.value.op == "call" else []
     rows = list(_given(queries, units, len(names)))
-    found = {_swapped(names, row) for row in rows}
+    passed = {_name(call.unit, number) for number in call.value.args[1:]} if call.value.op == "call" else set()
+    found = {_swapped(names, row, passed) for row in rows}
     if len(found) != 1 or (places := found.pop()) is None or MEANT.search(call.unit.qualname.lower() + call.method):
         return
     taken, given = ((row[places[0]], row[places[1]]) for row in (names, rows[0]))
@@ -138,7 +139,7 @@ def _name(unit: Unit, number: int) -> str:
     return unit.variables.get(number) or of_param or (str(inner.data) if inner.op == "attr" else "")
 
 
-def _swapped(names: list[str], given: list[str]) -> tuple[int, int] | None:
+def _swapped(names: list[str], given: list[str], passed: set[str]) -> tuple[int, int] | None:
     """The places of two names of which each fits what stands at the other one's, and not what stands at its own; of
     several that fit one place alone and have changed these in turn the first two."""
     for i in range(len(given)):
@@ -149,16 +150,17 @@ def _swapped(names: list[str], given: list[str]) -> tuple[int, int] | None:
                 return i, j
     fits = [[place for place, each in enumerate(given) if _fit(name, each)] for name in names]
     belonging = [there[0] if len(there) == 1 and fits.count(there) == 1 else -1 for there in fits]
-    return turned(belonging) or _strayed(names, given)
+    return turned(belonging) or _strayed(names, given, passed)
 
 
-def _strayed(names: list[str], given: list[str]) -> tuple[int, int] | None:
+def _strayed(names: list[str], given: list[str], passed: set[str]) -> tuple[int, int] | None:
     """The places of a name that is what the function itself calls another part, and of that part, which is taken under
-    a name that tells nothing: `entropies, out = f(x)` of `return log_probs, entropies`."""
+    a name that tells nothing: `entropies, out = f(x)` of `return log_probs, entropies`. A variable that is passed, too,
+    takes what is made of it (`loss, raw = scaled(loss)`)."""
     for i, j in itertools.permutations(range(len(given)), 2):
         own = len(names[i]) >= _TELLING and words(names[i]) == words(given[j])
         known = any(_fit(names[j], each) for each in given) or any(_fit(each, given[i]) for each in names)
-        if own and given[i] and names[j].strip("_") and not known:
+        if own and names[i] not in passed and given[i] and names[j].strip("_") and not known:
             return i, j
     return None
 
@@ -317,16 +319,22 @@ def load(image, is_rotated):
         width, height = size_of(image)
     return image.resize((width, height))
 """,
-    # the rest of the rest
+    # the rest of the rest; what is made of what is passed
     """\
 def split(rows):
     head, rest = rows[:1], rows[1:]
     return head, rest
 
 
-def walk(rows):
+def scaled(loss, steps):
+    less = loss / steps
+    return less, loss
+
+
+def walk(rows, loss):
     first, rest = split(rows)
     one, other = split(rest)
-    return first, one, other
+    loss, raw = scaled(loss, 4)
+    return first, one, other, loss, raw
 """,
 )

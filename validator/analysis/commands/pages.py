@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import cached_property
 
@@ -18,6 +17,7 @@ from validator.source import SourceFile
 _FENCE = re.compile(rb"^ {0,3}(`{3,}|~{3,})[ \t]*([\w+-]*)")
 _KINDS = frozenset({b"", b"bash", b"sh", b"shell", b"console", b"zsh", b"shell-session"})
 _PROMPT = re.compile(rb"^\s*[$>] ")
+_ELSEWHERE = (b"git checkout", b"git clone")  # what follows may be of another revision, or of another project
 # Words in the names of pages that show how things were started once.
 _OF_THE_PAST = frozenset({"changelog", "changes", "history", "migration", "migrating", "news", "release", "releases"})
 _WORD = re.compile(r"[a-z]+")
@@ -58,15 +58,16 @@ def _words(path: str) -> list[str]:
 
 def _commands(page: bytes) -> bytes:
     """The blocks of code of a page that may be commands, all other lines empty."""
-    return b"\n".join(_lines(page))
-
-
-def _lines(page: bytes) -> Iterator[bytes]:
-    fence, wanted = b"", False
-    for line in page.splitlines():
+    lines, fence, wanted, first = page.splitlines(), b"", False, 0
+    found = [b""] * len(lines)
+    for number, line in enumerate(lines):
         match = _FENCE.match(line)
-        if match is not None and (not fence or match[1].startswith(fence)):
-            fence, wanted = (match[1], match[2].lower() in _KINDS) if not fence else (b"", False)
-            yield b""
-        else:
-            yield _PROMPT.sub(lambda prompt: b" " * len(prompt[0]), line) if wanted else b""
+        if match is None or fence and not match[1].startswith(fence):
+            continue
+        if not fence:
+            fence, wanted, first = match[1], match[2].lower() in _KINDS, number + 1
+            continue
+        if wanted and not any(word in each for each in lines[first:number] for word in _ELSEWHERE):
+            found[first:number] = [_PROMPT.sub(lambda p: b" " * len(p[0]), each) for each in lines[first:number]]
+        fence = b""
+    return b"\n".join(found)

@@ -12,7 +12,7 @@ from validator.analysis.commands.launch import Launch
 from validator.analysis.options.namespaces import Namespaces
 from validator.analysis.options.option import Option
 from validator.analysis.options.parsers import Parser
-from validator.definitions import ClassDef
+from validator.definitions import ClassDef, Module
 from validator.facts.model import At
 from validator.flow.literals import UNKNOWN
 from validator.flow.queries.base import Place, Queries
@@ -40,7 +40,8 @@ SAME_IN_FILE: dict[tuple[str, ...], tuple[str, ...]] = {
 
 class Said(NamedTuple):
     """The arguments of one training: by name what each is, `UNKNOWN` where the code does not tell. `complete`: nothing
-    else sets any. `name`: of the call, or of the program. `home`: the folder in which that is started, if known."""
+    else sets any. `name`: of the call, or of the program. `home`: the folder in which that is started, if known;
+    `program`: the file that a command starts."""
 
     path: str
     at: At
@@ -50,6 +51,7 @@ class Said(NamedTuple):
     complete: bool
     dashes: str = ""
     home: str = ""
+    program: Module | None = None
 
     def get(self, *names: str, default: Any = UNKNOWN) -> Any:
         """The value of an argument that has had several names, or its default."""
@@ -101,7 +103,7 @@ class TrainingArguments:
                     places = {**own.places, **{name: given.at for name, given in said}}
                     yield own._replace(
                         path=launch.path, name=launch.name, given={**own.given, **values}, places=places,
-                        home=launch.home,
+                        home=launch.home, program=launch.module,
                     )  # fmt: skip
 
     def _options(self, given: Place | None) -> Iterator[tuple[Parser, str]]:
@@ -176,7 +178,7 @@ def _of_launch(launch: Launch, parser: Parser, line: CommandLine) -> Said:
     words = [each.flag.place for each in line.given]
     at = (words[0].line, words[0].column, words[0].line, words[0].column + 1) if words else (1, 1, 1, 2)
     places = {name: each.at for each, name in rows}
-    return Said(launch.path, at, launch.name, given, places, complete, "--", launch.home)
+    return Said(launch.path, at, launch.name, given, places, complete, "--", launch.home, launch.module)
 
 
 def _value(given: Given) -> Any:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
-from validator.analysis.commands.launch import Launches
+from validator.analysis.commands.command_line import CommandLines, strict
 from validator.analysis.commands.programs import Programs
 from validator.definitions import Module
 from validator.drift.change import Change
@@ -71,12 +71,14 @@ class Commands:
                         yield Occurrence(name, "sets", "flag", unit, number, unit.path, at)
 
     def _shown(self, name: str, lost: Occurrence) -> Iterator[Occurrence]:
-        """The commands in pages that do."""
-        for launch in self.after.project.analysis(Launches).shown:
-            words = [each for each in launch.arguments if each.known and name in _flags([each.text])]
-            if words and launch.module is not None and self._has_lost(launch.module, name, lost):
-                place, end = words[0].place, words[0].end
-                at = (place.line, place.column, place.line, max(end, place.column + 1))
+        """The commands in pages that do, where the parser of the program would refuse the option."""
+        for launch, line in self.after.project.analysis(CommandLines).shown:
+            if launch.module is None or launch.parser is None or not strict(launch.parser):
+                continue
+            given = next((g for g in line.given if g.is_unknown and name in _flags([g.flag.text])), None)
+            if given is not None and self._has_lost(launch.module, name, lost):
+                place = given.flag.place
+                at = (place.line, place.column, place.line, max(given.flag.end, place.column + 1))
                 yield Occurrence(name, "sets", "flag", None, -1, launch.path, at)
 
     def _started(self, module: Module, words: list[str]) -> tuple[Module, frozenset[str]] | None:

@@ -346,9 +346,9 @@ def _asks_by_key(row: Occurrence) -> bool:
 
 
 def _is_respelled(old: str, new: str) -> bool:
-    """Whether two names are of the same words, or one has a word more."""
+    """Whether two names are of the same words, in capital letters or small ones, with dashes or underscores."""
     first, second = (Counter(name.lower().replace("-", "_").split("_")) for name in (old, new))
-    return first == second or min((first - second).total(), (second - first).total()) == 0
+    return first == second
 
 
 def _may_ask(row: Occurrence) -> bool:

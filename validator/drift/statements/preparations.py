@@ -21,7 +21,7 @@ from validator.drift.statements.weakened import is_parallel
 from validator.models import models
 
 _COPIES = frozenset({"clone", "copy", "deepcopy"})
-_FRESH = frozenset({"state_dict"})  # gives a dictionary of its own at each call
+_FRESH = frozenset({"state_dict", "to_dict", "asdict", "model_dump"})  # give a dictionary of its own at each call
 _CONTAINERS = frozenset({"list", "dict", "set", "sorted"})
 _FILLING = frozenset({"append", "extend", "insert", "update", "pop", "popitem", "clear", "setdefault", "sort", "add",
                       "remove", "discard", "reverse"})  # fmt: skip

@@ -272,15 +272,18 @@ def _lost_several(drop: Drop) -> str:
 
 
 def _is_about_shards(part: ast.AST) -> bool:
-    """Whether an expression asks how a model is spread over the ranks, by its names and texts."""
-    nodes = [last_name(n) for n in ast.walk(part) if isinstance(n, ast.Name | ast.Attribute)]
-    nodes += [n.value for n in ast.walk(part) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
-    return any(not _SPREAD.isdisjoint(each.lower().replace("-", "_").split("_")) for each in nodes)
+    """Whether an expression compares how a model is spread over the ranks with a text that says it."""
+    texts = [n.value for n in ast.walk(part) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
+    said = any(not _SPREAD.isdisjoint(each.lower().replace("-", "_").split("_")) for each in texts)
+    return said and isinstance(part, ast.Compare)
 
 
 def _names_rank(drop: Drop) -> bool:
     """Whether a text that is put together told ranks apart by what went."""
     texts = any(isinstance(n, ast.Constant) and isinstance(n.value, str) for n in ast.walk(drop.old))
+    node = drop.edit.new.node if drop.edit.new is not None else drop.new
+    if any(isinstance(n, ast.keyword) and n.arg == "checkpoint_id" for n in ast.walk(node)):
+        return False  # one folder, which all ranks name alike (torch.distributed.checkpoint)
     return texts and any(isinstance(n, ast.expr) and is_about_rank(n) for n in ast.walk(drop.part))
 
 
