@@ -25,7 +25,7 @@ _COMMANDS = (b"python", b"torchrun", b"deepspeed", b"accelerate")  # a page with
 
 
 class Pages:
-    """Answers for one project, remembered. Nothing is reported in a page: they say how programs are started."""
+    """Answers for one project, remembered. Pages say how programs are started; they are no scripts that rules check."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -39,7 +39,7 @@ class Pages:
             told = not is_foreign(path) and not is_archived(path) and _OF_THE_PAST.isdisjoint(_words(path))
             data = _commands(text) if told and any(word in text for word in _COMMANDS) else b""
             if data.strip():
-                with suppress(RecursionError):
+                with suppress(RecursionError, ImportError):  # without the parser of scripts no command is known
                     source = SourceFile(path, absolute)
                     source.facts = FileFacts(language="shell", extra={"script": shell.parse(data)})
                     found[source.path] = source
