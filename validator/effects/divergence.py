@@ -175,9 +175,9 @@ class Divergences:
         """The divergences of one kind (`rank`, `local`), one for each collective that is not reached. Where scripts ask
         for sharded models, what is a collective of these is taken for one."""
         seen: set[tuple[str, At]] = set()
+        launches = self.project.analysis(ShardedLaunches)
         for found in self.all:
             if found.kind == kind and not is_foreign(found.unit.path):
-                launches = self.project.analysis(ShardedLaunches)
                 if found.op.open and launches.there_are:
                     sure = found.op.sure or found.op.if_sharded or found.op.if_cut and launches.of_parameters
                     found = found._replace(op=found.op._replace(open=False, sure=sure))

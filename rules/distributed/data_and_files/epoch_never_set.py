@@ -358,7 +358,7 @@ def train(data, model, resume, epochs, steps):
             try:
                 batch = next(rows)
             except StopIteration:
-                sampler.set_epoch({told}
+                sampler.set_epoch({told}){mark}
                 rows = iter(loader)
                 batch = next(rows)
             model(batch, epoch)
@@ -448,7 +448,7 @@ class Trainer:
                 print(batch)
 """,
     # a number that was known before the loop
-    _REFRESHED.format(told="start_epoch)  # error: MP530"),
+    _REFRESHED.format(told="start_epoch", mark="  # error: MP530"),
 ]
 
 CORRECT = [
@@ -619,5 +619,5 @@ def each(all_data):
         once(data)
 """,
     # the number of the round
-    _REFRESHED.format(told="epoch)"),
+    _REFRESHED.format(told="epoch", mark=""),
 ]

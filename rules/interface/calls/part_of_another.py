@@ -3,8 +3,9 @@
 What it does
     Takes calls that pass parts of two objects by keywords (`img_ids=inputs_img["ids"]`, `text_ids=inputs_text.ids`),
     where the names of the two objects differ in one word, and the keywords go by these words. Reports the one keyword
-    that has the word of one object and is given a part of the other, while another keyword with each word is given what
-    its word says. Silent in tests, and where more than one keyword is crossed so: that is meant.
+    that has the word of one object and is given a part of the other, where two other pairs of keywords take the same
+    parts of each object. Silent in tests, and where more than one keyword is crossed so, or the two objects share less:
+    training and validation may go by one number of workers.
 
 Why is this bad
     The parts are of one kind and of one shape mostly: nothing fails, and a branch of the model computes with the
@@ -48,7 +49,7 @@ def _checked(function: Method, call: Call) -> Iterator[Finding]:
         of_mine = [owner for each, owner in rows if _is_for(each, mine, theirs)]
         of_theirs = [(each, owner) for each, owner in rows if _is_for(each, theirs, mine)]
         crossed = [each for each, owner in of_theirs if owner != other]
-        right = one in of_mine and set(of_mine) == {one} and any(owner == other for _, owner in of_theirs)
+        right = set(of_mine) == {one} and any(owner == other for _, owner in of_theirs)
         pairs = _parts(rows, one, mine) & _parts(rows, other, theirs)
         if right and len(crossed) == 1 and (crossed[0], one) in of_theirs and len(pairs) >= _PAIRS:
             yield _report(function, call, crossed[0], one, other)

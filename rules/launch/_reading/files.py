@@ -8,7 +8,6 @@ from rules import models
 from validator.analysis.commands.fields import Field
 from validator.analysis.commands.scripts import Scripts
 from validator.facts.config_files import Settings
-from validator.files.naming import paths_around
 from validator.project import Project
 
 
@@ -31,14 +30,9 @@ class Files:
     def by_path(self, tail: str, script: str, home: str = "") -> tuple[str, Settings] | None:
         """The file that a path means, looked for from the folders around a script, then from the one in which it is
         run, if that is known."""
-        path = self._nearest(tail, script) or self._by_place.get(posixpath.normpath(f"{home}/{tail}"), "")
+        near = self.project.analysis(Scripts).find(tail, script, self._by_place)
+        path = near or self._by_place.get(posixpath.normpath(f"{home}/{tail}"), "")
         return (path, self.settings[path]) if path in self.settings else None
-
-    def _nearest(self, tail: str, script: str) -> str:
-        source = self.project.analysis(Scripts).file(script)
-        around = paths_around(tail, source.absolute) if source is not None and not tail.startswith("/") else ()
-        found = (self._by_place.get(path) for path in (*around, tail))
-        return next((path for path in found if path is not None), "")
 
     def model(self, name: str, script: str) -> models.ModelFacts | None:
         """The shape in a checkpoint's `config.json` among the files."""

@@ -213,11 +213,8 @@ class Launches:
     def _read_file_of(self, launch: Launch) -> None:
         """Give a launch by Accelerate the sizes of the file that it names (`--config_file`), where no option says
         otherwise."""
-        given, script = launch.launcher_option("config_file"), self.scripts.file(launch.path)
-        if given is None or not given.known or script is None:
-            return
-        sources = (self._by_path.get(path) for path in paths_around(given.text, script.absolute))
-        source = next((each for each in sources if each is not None), None)
+        given = launch.launcher_option("config_file")
+        source = self.file_named(given, launch) if given is not None else None
         if source is None:
             return
         for name in _OF_FILE:
@@ -228,6 +225,12 @@ class Launches:
                 bit = Bit(str(setting.value), place, max(end - column, 1), place)
                 launch.in_file[name] = Field([bit])
 
+    def file_named(self, given: Field, launch: Launch) -> SourceFile | None:
+        """The file of settings that a word of a launch names, from the folders around its script."""
+        script = self.scripts.file(launch.path) if given.known else None
+        around = paths_around(given.text, script.absolute) if script is not None else ()
+        return next((self._by_path[path] for path in around if path in self._by_path), None)
+
     @cached_property
     def _by_path(self) -> dict[str, SourceFile]:
         return {source.absolute: source for source in self.project.files.values()}
@@ -237,7 +240,8 @@ class Launches:
         if launch.is_module:
             if not program.known or program.text in self._named:
                 return self._named.get(program.text)
-            return self._nearest(program.text.replace(".", "/") + ".py", launch.path)  # below no package
+            tail = program.text.replace(".", "/") + ".py"  # below no package
+            return self.scripts.find(tail, launch.path, self._files)
         tail = program.text if program.known else program.tail.lstrip("/")
         if not tail.endswith(".py") or (not program.known and "/" not in program.tail):
             return None
@@ -246,8 +250,8 @@ class Launches:
 
     def _at(self, tail: str, launch: Launch) -> Module | None:
         folder = launch.folder.tail.strip("/") if launch.folder is not None else ""
-        below = self._nearest(posixpath.join(folder, tail), launch.path) if folder else None
-        return below or self._nearest(tail, launch.path) or self._elsewhere(tail, launch.path)
+        below = self.scripts.find(posixpath.join(folder, tail), launch.path, self._files) if folder else None
+        return below or self.scripts.find(tail, launch.path, self._files) or self._elsewhere(tail, launch.path)
 
     def _elsewhere(self, tail: str, script: str) -> Module | None:
         """The file that a path with a folder in it means from a folder in which the script does not lie: the only one,
@@ -265,13 +269,6 @@ class Launches:
                 return inside[0] if len(inside) == 1 else None
             folder = posixpath.dirname(folder)
         return None
-
-    def _nearest(self, tail: str, script: str) -> Module | None:
-        source = self.scripts.file(script)
-        if tail.startswith("/"):
-            return self._files.get(tail)
-        around = paths_around(tail, source.absolute) if source is not None else ()
-        return next((found for path in around if (found := self._files.get(path)) is not None), None)
 
     def likely(self, launch: Launch) -> Module | None:
         """The file that a launch starts; of a path that begins with a folder of another machine the only file of the

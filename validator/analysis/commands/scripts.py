@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from validator.analysis.commands import shell_tests
 from validator.analysis.commands.environment import Environment, merged
@@ -34,6 +34,8 @@ from validator.facts.script import (
 from validator.files.naming import paths_around
 from validator.project import Project
 from validator.source import SourceFile
+
+Found = TypeVar("Found")
 
 _STEPS = 4_000  # statements of one script, loops unrolled
 _PASSES = 8  # of a loop
@@ -103,8 +105,8 @@ class Scripts:
             return None
         return self.find(tail, script, self.files)
 
-    def find(self, tail: str, script: str, files: dict[str, SourceFile]) -> SourceFile | None:
-        """The file whose path ends so, nearest to a script."""
+    def find(self, tail: str, script: str, files: dict[str, Found]) -> Found | None:
+        """The file whose path ends so, nearest to a script or page, among files by their path (absolute)."""
         if tail.startswith("/"):
             return files.get(tail)
         source = self.file(script)

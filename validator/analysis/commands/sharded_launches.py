@@ -6,11 +6,8 @@ from functools import cached_property
 
 from validator.analysis.commands.command_line import CommandLine, CommandLines
 from validator.analysis.commands.launch import Launch, Launches, arguments_of
-from validator.analysis.commands.scripts import Scripts
 from validator.facts.config_files import settings_of
-from validator.files.naming import paths_around
 from validator.project import Project
-from validator.source import SourceFile
 
 _OF_PROGRAMS = frozenset({"--deepspeed", "--fsdp"})  # of `transformers.TrainingArguments`
 _OF_LAUNCHER = ("use_deepspeed", "use_fsdp", "deepspeed_config_file", "fsdp_sharding_strategy")  # `accelerate launch`
@@ -38,15 +35,9 @@ class ShardedLaunches:
         named = given.values[0] if given is not None and given.values else launch.launcher_option(_OF_LAUNCHER[2])
         if named is None or not named.known:
             return line.last("--fsdp") is not None or launch.launcher_option("use_fsdp") is not None
-        script = self.project.analysis(Scripts).file(launch.path)
-        around = paths_around(named.text, script.absolute) if script is not None else ()
-        source = next((self._by_place[path] for path in around if path in self._by_place), None)
+        source = self.project.analysis(Launches).file_named(named, launch)
         stage = settings_of(source).get("zero_optimization", "stage") if source is not None else None
         return stage is not None and stage.value == _WHOLE
-
-    @cached_property
-    def _by_place(self) -> dict[str, SourceFile]:
-        return {source.absolute: source for source in self.project.files.values()}
 
 
 def _shards(launch: Launch) -> bool:

@@ -273,11 +273,9 @@ def _looks_each_up(node: ast.ListComp) -> bool:
     """Whether a list is another one with each element looked up in a table: `[mapping[x] for x in ranks]`."""
     (round_, *others) = node.generators
     asked = node.elt.slice if isinstance(node.elt, ast.Subscript) else None
-    return asked is not None and not others and not round_.ifs and _loaded(asked) == _loaded_target(round_.target)
-
-
-def _loaded_target(node: ast.expr) -> list[str]:
-    return [node.id] if isinstance(node, ast.Name) else []
+    if asked is None or others or round_.ifs or not isinstance(round_.target, ast.Name):
+        return False
+    return _loaded(asked) == [round_.target.id]
 
 
 def _loaded(node: ast.expr) -> list[str]:

@@ -284,7 +284,7 @@ def _names_rank(drop: Drop) -> bool:
     node = drop.edit.new.node if drop.edit.new is not None else drop.new
     if any(isinstance(n, ast.keyword) and n.arg == "checkpoint_id" for n in ast.walk(node)):
         return False  # one folder, which all ranks name alike (torch.distributed.checkpoint)
-    return texts and any(isinstance(n, ast.expr) and is_about_rank(n) for n in ast.walk(drop.part))
+    return texts and isinstance(drop.part, ast.expr) and is_about_rank(drop.part)
 
 
 def _multiplies(node: ast.BinOp, names: set[str], number: int) -> bool:
