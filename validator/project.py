@@ -187,6 +187,9 @@ class Project:
         script = self._beside_script(importer, [top, *rest])
         if not any(self.finder.is_above(path, file) for path in tops):
             beside = script or self.finder.beside([top, *rest], file)
+            if beside is None and tops:  # where a package above is the working directory, rather than some other folder
+                above = ("/".join([folder, top, *rest]) for folder in self.finder.towards(file))
+                beside = next((path for path in above if self.finder.file(path) is not None), None)
             modules += [module] if beside is not None and (module := self.module_at(beside)) is not None else []
         for path in tops:
             within = self.finder.is_below_package(os.path.dirname(path))

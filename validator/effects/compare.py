@@ -78,6 +78,9 @@ def sees(op: Issued, causes: Causes) -> bool:
     return False
 
 
+_Pair = tuple[Cursor, Cursor, Assumed, Assumed]
+
+
 class Comparison:
     """One comparison of two arms; remembers under which shared conditions they differ.
 
@@ -134,9 +137,18 @@ class Comparison:
             assert isinstance(one, Op)
             assert isinstance(two, Op)
             op_a, op_b = self.traces.issued(one, frame_a), self.traces.issued(two, frame_b)
+            rest_a, rest_b = (one.rest, frame_a), (two.rest, frame_b)
             if not _alike(op_a, op_b):
-                return op_a, op_b
-            a, b = (one.rest, frame_a), (two.rest, frame_b)
+                return self._unlike(op_a, op_b, (a, rest_b, if_a, if_b), (rest_a, b, if_a, if_b))
+            a, b = rest_a, rest_b
+
+    def _unlike(self, one: Issued, two: Issued, without_two: _Pair, without_one: _Pair) -> Difference | None:
+        """Two operations that do not meet. What a function of a library issues may be what the other side issues for
+        itself: it is one too many where the sides agree without it."""
+        if one.composite is two.composite:
+            return one, two
+        left = self.differ(*(without_one if one.composite else without_two))
+        return (one, two) if left is None else None
 
     # -- reading a trace -----------------------------------------------------------------------------------
 

@@ -189,9 +189,10 @@ class Issued(NamedTuple):
     open: bool = False  # it is one only where something is sharded, and nobody knows whether that is
     once: bool = False  # only the first of such calls is one
     among: bool = False  # a call on the way to it may run other functions of the project, which issue no collective
-    if_sharded: bool = False  # it is one for certain where models are sharded
     idle: bool = False  # it works on a tensor that was gathered before, and is none
     if_cut: bool = False  # it is one for certain where each rank has a part of the parameters
+    if_sharded: bool = False  # it is one for certain where models are sharded
+    composite: bool = False  # a function of a library that issues whatever collectives: no table tells how many
 
 
 class Traces:
@@ -270,7 +271,7 @@ class Traces:
         return self.keys(caller).of(number)
 
     def issued(self, op: Op, frame: Frame) -> Issued:
-        unit = frame.unit
+        unit, row = frame.unit, op.operation.row
         value = unit.code.values[op.site]
         group = frame.value(op.operation.group, self.flow)
         outer = frame.outermost()
@@ -281,10 +282,9 @@ class Traces:
         return Issued(
             op.operation.name, axes, self._group_text(op, frame), key, unit.path, unit.at(value.at), frame.via(),
             frame.here(op.site), op.operation.sure and not self._is_guessed(frame),
-            not op.operation.sure and (op.operation.row.spread is not None or op.operation.name in _OF_DTENSORS),
-            op.operation.row.once, self._is_among(frame),
-            op.operation.row.spread is not None and not op.operation.row.likely, self._is_idle(op, frame),
-            op.operation.row.spread is not None,
+            not op.operation.sure and (row.spread is not None or op.operation.name in _OF_DTENSORS),
+            row.once, self._is_among(frame), self._is_idle(op, frame), row.spread is not None,
+            row.spread is not None and not row.likely, row.group is None and not row.waits,
         )  # fmt: skip
 
     def _is_idle(self, op: Op, frame: Frame) -> bool:

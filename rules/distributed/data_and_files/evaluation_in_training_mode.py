@@ -23,7 +23,7 @@ from validator.domains.placement import WRAPPING, may
 from validator.finding import Finding
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries, ways_back
-from validator.flow.queries.escapes import Index
+from validator.flow.queries.escapes import Index, argument_of
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.training.cleared_gradients import Gradients
 from validator.flow.queries.training.gradients import switches_off
@@ -90,8 +90,15 @@ def _of_wrapped(project: Project) -> Iterator[Finding]:
         if not list(index.sites(unit)):
             continue
         found = next(_forwards(placings, unit), None)
-        if found is not None and _kept_as(found[1]).isdisjoint(_evaluated(placings)):
+        if found is not None and _kept_as(_given(*found)).isdisjoint(_evaluated(placings)):
             yield _report(*found)
+
+
+def _given(call: Place, model: Place) -> Place:
+    """What the call passes for a model that is a parameter of the function which runs it; else the model."""
+    param = model.root.value
+    number = argument_of(call.unit, call.number, model.unit, param.data[0]) if param.op == "param" else None
+    return call.value_at(number).root if number is not None and model.unit is not call.unit else model
 
 
 def _evaluated(placings: Placings) -> set[str]:
@@ -110,8 +117,8 @@ def _kept_as(model: Place) -> set[str]:
             names.add(str(place.value.data))
             continue
         parts = [place.value_at(number).root for number in place.value.args if number >= 0]
-        if place.value.op == "call":  # `self.models.values()`
-            parts = [place.receiver.root] if place.receiver is not None else []
+        if place.value.op == "call":  # `self.models.values()`, `zip(phases, models)`
+            parts = [place.receiver.root] if place.receiver is not None else parts[1:]
         elif place.value.op in ("item", "mut"):
             parts = parts[:1]
         stack += [part for part in parts if part not in seen]

@@ -31,7 +31,7 @@ from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.ranks.piece_sizes import are_same, summed_sizes
 from validator.flow.queries.ranks.run_by_all import is_run_by_all
 from validator.flow.queries.values.tensors import differ, is_of_floats, size_of
-from validator.flow.values import COUNTED, Obj, elements
+from validator.flow.values import COUNTED, Obj, Val, elements
 from validator.models import Row
 from validator.project import Project
 from validator.rule import Rule
@@ -223,15 +223,19 @@ def _operation(call: Place, how: Place | None, tensor: Place | None) -> Iterator
 def _rank(call: Place, row: Row, rank: Place) -> Iterator[_Wrong]:
     """A root or peer that does not exist, or that is the caller."""
     written = _written(call, rank)
-    absent = [any(_is_absent(o, call, row) for o in each.place.val.each) for each in written]
+    absent = [_holds_absent(each.place.val, call, row) for each in written]
     ways = zip(written, absent, strict=True)
-    # a negative number that is there before often stands for "not known yet"
+    # a negative number that is there before often stands for "not known yet", in a field beside what else it holds, too
     negative = any(_is(each.place, "const") and not each.chosen for each, wrong in ways if wrong)
     if all(absent) or any(absent) and not negative:
         yield _Wrong(rank, "a rank that does not exist", "ranks count from 0 to one less than there are", all(absent))
     if row.peer is not None and (own := _some(written, _is_own)):
         help = "a rank cannot send to itself, nor receive from itself"
         yield _Wrong(rank, f"the rank that calls{_SOMETIMES[own]}", help, own == "all")
+
+
+def _holds_absent(value: Val, call: Place, row: Row) -> bool:
+    return any(_is_absent(o, call, row) and (o[0] != "const" or len(value.objs) == 1) for o in value.each)
 
 
 def _is_absent(o: Obj, call: Place, row: Row) -> bool:

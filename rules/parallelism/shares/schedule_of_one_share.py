@@ -104,9 +104,17 @@ def _makes_accelerator(call: Place) -> bool:
 
 def _lengths(scheduler: Place) -> Iterator[Place]:
     """The arguments of the call that makes a scheduler which say how many steps it has."""
-    if scheduler.value.op == "call":
+    if scheduler.value.op == "call" and not _stands_for_deepspeed(scheduler):
         names = zip(scheduler.value.data.names, scheduler.value.args[1:], strict=True)
         yield from (scheduler.value_at(number) for name, number in names if name in _LENGTHS)
+
+
+def _stands_for_deepspeed(call: Place) -> bool:
+    """Whether a call makes what stands for the scheduler of a DeepSpeed configuration: the engine steps that."""
+    named = call.flow.models.named
+    return any(
+        o[0] == "ext" and named(o[1]).rpartition(".")[2] == "DummyScheduler" for o in call.operand(0).closed.each
+    )
 
 
 class Steps:

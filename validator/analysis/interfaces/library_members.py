@@ -29,7 +29,7 @@ class LibraryObjects:
         """Every place that reads what is not there, with the classes of which the object may be."""
         for place in self._places("attr"):
             name = place.value.data
-            if is_test(place.unit.path) or self.members.is_given_outside(name):
+            if is_test(place.unit.path) or self.members.is_given_outside(name) or _is_of_another_class(place):
                 continue
             classes = self._made(place.operand(0))
             if classes and all(lacks(each, name) for each in classes) and not place.may_lack(name):
@@ -80,6 +80,11 @@ class LibraryObjects:
                 for number, value in enumerate(unit.code.values):
                     if value.op == op:
                         yield Place(self.flow, unit, number)
+
+
+def _is_of_another_class(place: Place) -> bool:
+    """Whether the object has been found to be of a class before: of one of the project that has the member, too."""
+    return any(holds for _, holds in place.unit.class_tests.around(place.value.args[0], place.value.block))
 
 
 def lacks(cls: str, name: str) -> bool:

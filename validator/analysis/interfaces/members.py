@@ -84,7 +84,14 @@ class Members:
         return self._closed[cls]
 
     def _is_closed(self, cls: ClassDef) -> bool:
-        return self._is_spelled_out(cls) and not self._mixed_in_elsewhere(cls)
+        return self._is_spelled_out(cls) and not self._mixed_in_elsewhere(cls) and cls not in self._lending
+
+    @cached_property
+    def _lending(self) -> frozenset[ClassDef]:
+        """The classes whose methods code binds to objects of others: `MethodType(Sharded.gather, model)`."""
+        rows = self.project.calls("MethodType")
+        found = (self.project.lookup(f, call.args[0].value) for f, call in rows if call.args and call.args[0].value)
+        return frozenset(each.cls for each in found if isinstance(each, Method) and each.cls is not None)
 
     def _is_spelled_out(self, cls: ClassDef) -> bool:
         """Whether the source of a class and of those above it gives all members of its objects; a mixin has none."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from validator.definitions import ClassDef
@@ -9,12 +10,14 @@ from validator.domains.placement import PLAIN, UNPLACED
 from validator.domains.spmd import NONE
 from validator.flow.attributes import attribute
 from validator.flow.callgraph import dataclass_readers as readers
-from validator.flow.calls.arguments import Arguments
+from validator.flow.calls.arguments import SPREADS, Arguments
 from validator.flow.calls.own_units import call_unit, run
-from validator.flow.values import UNKNOWN, Val, dictionary_of, join2, obj
+from validator.flow.values import BOTTOM, UNKNOWN, Val, dictionary_of, join2, obj, picked
 
 if TYPE_CHECKING:
     from validator.flow.evaluation import Evaluation
+    from validator.flow.program.unit import Unit
+    from validator.ir import Value
 
 
 def construct(at: Evaluation, number: int, cls: ClassDef, arguments: Arguments) -> Val:
@@ -49,8 +52,13 @@ def _fields(at: Evaluation, cls: ClassDef, arguments: Arguments) -> tuple[tuple[
     for position, (name, value) in enumerate(arguments):
         if name is None and position < len(rows):
             given.append((rows[position], value))
-        elif name not in (None, "*", "**"):
+        elif name not in (None, *SPREADS):
             given.append((str(name), value))
+    left = [row for row in rows if row not in {name for name, _ in given}]
+    for name, value in arguments:
+        if name in SPREADS:
+            spread = [(row, picked(value, row) if name == "**" else UNKNOWN) for row in left]
+            given += [(row, part) for row, part in spread if part is not BOTTOM]
     return tuple(given)
 
 
@@ -58,12 +66,31 @@ def _gives_another(at: Evaluation, cls: ClassDef) -> bool:
     """Whether the `__new__` of a class gives what some other call gives: no object of the class, perhaps."""
     method = cls.find("__new__")
     unit = at.flow.unit_of(method) if method is not None else None
-    if unit is None:
-        return False
-    values = unit.code.values
-    given = [values[unit.root(n)] for n in unit.code.returned]
-    callees = [values[value.args[0]] for value in given if value.op == "call"]
-    return any(callee.op != "attr" or callee.data != "__new__" for callee in callees)
+    return unit is not None and not all(_makes_own(unit, call) for call in _calls_given_back(unit))
+
+
+def _makes_own(unit: Unit, call: Value) -> bool:
+    """Whether a call in the `__new__` of a class is one of `super().__new__(cls)`."""
+    callee = unit.code.values[call.args[0]]
+    return callee.op == "attr" and callee.data == "__new__" and len(call.args) > 1 and unit.is_receiver(call.args[1])
+
+
+def _calls_given_back(unit: Unit) -> Iterator[Value]:
+    """The calls whose results a function gives back, directly or kept as an attribute (`cls.one`)."""
+    values, seen, todo = unit.code.values, set[int](), list(unit.code.returned)
+    while todo:
+        number = unit.root(todo.pop())
+        if number in seen:
+            continue
+        seen.add(number)
+        value = values[number]
+        if value.op == "call":
+            yield value
+        elif value.op == "phi":
+            todo += value.args
+        elif value.op == "attr":
+            stores = (v for v in values if v.op == "store_attr" and v.data == value.data)
+            todo += [store.args[1] for store in stores if unit.is_same(store.args[0], value.args[0])]
 
 
 def is_parser(at: Evaluation, base: str) -> bool:
