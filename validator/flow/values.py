@@ -401,6 +401,8 @@ def _outgrown(old: Causes, new: Causes, joined: Causes) -> Causes:
 def limited(objs: frozenset[Obj], ordered: Iterable[Obj]) -> frozenset[Obj]:
     """One object for what differs only in its parts; too many objects are anything.
 
+    Parsers are not counted: there are as many as programs, and what a function adds to all of them each of them has.
+
     Of what holds values (sequences, dictionaries, tuples of one length, futures, the bindings of one method) there is
     one object, whose parts are the joins of theirs: otherwise each combination of parts would be an object of its own,
     and a part that is known better later would stand beside what was known of it before.
@@ -419,7 +421,8 @@ def limited(objs: frozenset[Obj], ordered: Iterable[Obj]) -> frozenset[Obj]:
     for same in groups.values():
         if len(same) > 1:
             objs = (objs - frozenset(same)) | {_merged(same)}
-    return _ANYTHING if len(objs) > _MANY or MORE in objs else objs
+    many = len(objs) > _MANY and sum(o[0] != "parser" for o in objs) > _MANY
+    return _ANYTHING if many or MORE in objs else objs
 
 
 def _merged(same: list[Obj]) -> Obj:

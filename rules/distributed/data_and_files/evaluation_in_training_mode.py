@@ -146,7 +146,7 @@ def _runs(call: Place) -> bool:
     if model.value.op == "attr" and (call.method == "forward" or may(model.operand(0).closed.state, *WRAPPING)):
         return False
     state = model.closed.state
-    return may(state, *WRAPPING) and not may(state, "eval") and not model.val.of("bound")
+    return may(state, *WRAPPING) and not may(state, "eval") and not any(map(model.val.of, ("bound", "unit")))
 
 
 def _report(call: Place, model: Place) -> Finding:

@@ -25,7 +25,8 @@ def note_choice(at: Evaluation, number: int, callee: Val) -> None:
     site = at.sites.get(number)
     if site is None or not callee.v:
         return
-    causes = only(callee.v, "rank", "data", "param", "member")
+    # a `partial` varies with what it holds: the data of each rank, and what is passed, do not choose between them
+    causes = only(callee.v, "rank", "member", *(() if callee.of("partial") else ("data", "param")))
     causes = frozenset(c for c in causes if c.sure or c.kind != "data")  # a table is looked into alike, mostly
     others = any(o[0] not in ("bound", "unit", "class", "partial") for o in callee.each)
     if causes and len(site.targets) + others > 1:
