@@ -93,6 +93,8 @@ def check_project(project: Project) -> Iterator[Finding]:
                 continue
             handed = call.method in objects.lending
             name = call.receiver.rpartition(".")[2] if call.method == "remote" else call.method
+            if call.target == "cls" and function.cls is not None:
+                name = function.cls.name
             rows = by_name.get(name, of_objects)
             named = _with_keys(objects, function, call) if name in by_name else call
             names = _names(named)

@@ -27,15 +27,14 @@ from validator.facts.model import Param
 from validator.finding import Finding, Related
 from validator.flow.program.unit import Unit, implicit
 from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.values.reads import is_inside, is_read, may_be_read_inside
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP156", "parameter-overwritten", "warning", "1.0", solves=True)
 
-_READING = frozenset({"locals", "vars", "eval", "exec"})
 _SAYING_NOTHING = frozenset({"None", "False", "0", "0.0", "''", '""', "()", "[]", "{}", "dict()", "list()", "..."})
 _KINDS = ("pos", "any", "kw")
-_USING = ("return", "raise", "branch")  # ends of blocks that have a value
 
 
 class Lost(NamedTuple):
@@ -68,40 +67,10 @@ def _lost(queries: Queries, unit: Unit) -> Iterator[Lost]:
         anew = [each for each in bound if each.value.op != "phi"]
         if not anew or name not in declared or name.startswith("_") or unit.is_receiver(place.number):
             continue
-        taken = [each for each in anew if _is_read(each)]
+        taken = [each for each in anew if is_read(each)]
         deleted = any(each.value.op == "undefined" for each in anew)
-        if taken and not deleted and not _is_read(place) and not _may_read_inside(queries, unit, name):
+        if taken and not deleted and not is_read(place) and not may_be_read_inside(queries, unit, name):
             yield Lost(place, declared[name], taken)
-
-
-def _is_read(place: Place) -> bool:
-    """Whether a value has a use, be it behind phis; what a branch tests, or is returned, has one as well."""
-    ending = {block.end[1] for block in place.unit.code.blocks if block.end[0] in _USING}
-    seen, queue = {place.number}, [place]
-    for each in queue:
-        if each.number in ending or any(user.value.op != "phi" for user in each.users):
-            return True
-        queue += [user for user in each.users if user.number not in seen]
-        seen.update(user.number for user in each.users)
-    return False
-
-
-def _may_read_inside(queries: Queries, unit: Unit, name: str) -> bool:
-    """Whether a function inside, or one that sees all variables, may read or bind a variable of a function."""
-    named = {value.data for value in unit.code.values if value.op == "name"}
-    return not _READING.isdisjoint(named) or any(
-        value.op in ("free", "store_free") and name in (value.data, value.data[-1])
-        for each in queries.flow.whole_units(unit.module)
-        if each is not unit and _is_inside(each, unit)
-        for value in each.code.values
-    )
-
-
-def _is_inside(inner: Unit, unit: Unit) -> bool:
-    around = inner.outer
-    while around is not None and around is not unit:
-        around = around.outer
-    return around is unit
 
 
 def _asked_for(project: Project) -> dict[tuple[str, str], int]:
@@ -145,7 +114,7 @@ def _gets_otherwise(unit: Unit, call: Place, given: Place) -> bool:
     if roots.count(given.root.number) > 1:
         return True
     around = unit.outer
-    if around is None or call.unit is not around and not _is_inside(call.unit, around):
+    if around is None or call.unit is not around and not is_inside(call.unit, around):
         return False
     return any(value.op == "free" and given.text in (value.data, value.data[-1]) for value in unit.code.values)
 
