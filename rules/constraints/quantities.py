@@ -83,6 +83,8 @@ class Quantities:
     ring_hf_adapter: bool | None = None
     offload_optimizer: bool | None = None
     offload_param: bool | None = None
+    loads_on_one_rank: bool | None = None
+    syncs_module_states: bool | None = None
     optimizer: str | None = None
     # reinforcement learning: GPUs of each role, and the generation engines
     cluster_gpus: int | None = None
@@ -153,7 +155,7 @@ NAMES = frozenset(FIELDS)
 _SWITCHES = (
     "packing", "dynamic_batch", "sequence_parallel", "vocab_parallel", "offload_optimizer", "offload_param",
     "asynchronous", "engine_sleep", "partial_rollout", "ring_import_shim", "ring_hf_adapter", "fp16", "bf16",
-    "engine_returns_logprobs", "ratio_to_engine",
+    "engine_returns_logprobs", "ratio_to_engine", "loads_on_one_rank", "syncs_module_states",
 )  # fmt: skip
 
 CHOICES: Mapping[str, tuple[Any, ...]] = {

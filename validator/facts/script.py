@@ -125,11 +125,13 @@ class Function(NamedTuple):
 
 
 class Group(NamedTuple):
-    """`{ … }`; `isolated`: `( … )` and the parts of a pipeline, whose assignments are lost."""
+    """`{ … }`; `isolated`: `( … )`, the parts of a pipeline and what runs in the `background`, whose assignments are
+    lost."""
 
     body: tuple[Statement, ...]
     isolated: bool
     at: At
+    background: bool = False
 
 
 Statement = Union[Assign, Command, Branch, Chain, For, Loop, Function, Group]  # noqa: UP007 (recursive)

@@ -133,10 +133,18 @@ class _Reader:
 
     def body(self, node: Node) -> tuple[Statement, ...]:
         """The statements below a node that holds some."""
-        return tuple(s for child in node.named_children for s in self.statement(child))
+        return self.bodies(node.named_children)
 
     def bodies(self, nodes: Iterable[Node]) -> tuple[Statement, ...]:
-        return tuple(s for node in nodes for s in self.statement(node))
+        return tuple(s for node in nodes for s in self._in_its_place(node))
+
+    def _in_its_place(self, node: Node) -> Iterator[Statement]:
+        """The statements of a node; those before `&` run in a shell of their own."""
+        after = node.next_sibling
+        if after is None or after.type != "&":
+            yield from self.statement(node)
+        elif started := tuple(self.statement(node)):
+            yield Group(started, True, self.at(node), background=True)
 
     def statement(self, node: Node) -> Iterator[Statement]:
         kind = node.type

@@ -32,7 +32,8 @@ _DISPLAYS = frozenset({"list", "dict", "set", "collect"})
 _MAKERS = frozenset({"list", "dict", "set", "copy", "deepcopy", "OrderedDict", "defaultdict", "Counter"})
 # What these are given they copy, or make something else of: nothing keeps the container itself.
 _COPYING = _MAKERS | frozenset({
-    "extend", "update", "len", "tuple", "sorted", "frozenset", "join", "print", "str", "repr", "sum", "min", "max", "any", "all", "format",
+    "extend", "update", "len", "tuple", "sorted", "frozenset", "join", "print", "str", "repr", "sum", "min", "max",
+    "any", "all", "format",
 })  # fmt: skip
 _READING = frozenset({"iter", "item", "compare", "join", "unary"})
 

@@ -40,10 +40,14 @@ def refined_file(given: Configuration, framework: Framework) -> Iterator[Configu
             unsaid = {size: 1 for size in sizes if size not in given.said}
             given.implied.update({"pp": 1, "ring_impl": "torch", "ep": 1, **unsaid})
             yield given
+        else:
+            given.said = {name: said for name, said in given.said.items() if name in _OF_FSDP}
+            yield given
     else:
         yield given
 
 
+_OF_FSDP = ("loads_on_one_rank", "syncs_module_states")
 _ACCELERATE = {"DEEPSPEED": "deepspeed", "MULTI_GPU": "ddp", "MEGATRON_LM": "megatron"}
 
 

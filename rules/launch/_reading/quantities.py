@@ -391,7 +391,7 @@ def _standing_alone(path: str, settings: Settings) -> Iterator[Configuration]:
     if _is_deepspeeds(settings):
         framework = named("deepspeed.json")
         implied = {"backend": "deepspeed"}
-    elif settings.get("parallelism_config") is not None and settings.get("num_processes") is not None:
+    elif settings.get("compute_environment") is not None and settings.get("num_processes") is not None:
         framework, implied = named("accelerate.yaml"), {}
     elif path.endswith(".toml") and settings.get("parallelism") is not None:
         framework = next(each for each in frameworks() if each.backend == "torchtitan")

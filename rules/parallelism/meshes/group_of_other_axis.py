@@ -1,9 +1,9 @@
 """A group, rank or size along one axis that is passed where a function asks for that of another.
 
 What it does
-    Reports calls of functions of the project that pass a process group, a device mesh, a rank or a number of ranks for a
-    parameter whose name speaks of other axes: `clip_grad_norm(grads, model_parallel_group=self.data_parallel_group)`.
-    What is passed is known by how it was made, or else by its own name, which must say what it is in the same word
+    Reports calls of functions of the project that pass a process group, a device mesh, a rank or a number of ranks for
+    a parameter whose name speaks of other axes: `clip_norm(grads, model_parallel_group=self.data_parallel_group)`. What
+    is passed is known by how it was made, or else by its own name, which must say what it is in the same word
     (group, rank, size). Tensor, sequence, context and expert parallelism take each other's groups on purpose, so a
     finding is always between data parallelism, pipeline stages and the rest.
 
@@ -139,7 +139,7 @@ import torch
 import torch.distributed as dist
 
 
-def clip_grad_norm(grads, max_norm, model_parallel_group=None):
+def clip_norm(grads, max_norm, model_parallel_group=None):
     total = torch.stack([g.norm() ** 2 for g in grads]).sum()
     dist.all_reduce(total, group=model_parallel_group)
     scale = max_norm / (total.sqrt() + 1e-6)
@@ -153,10 +153,10 @@ class Optimizer:
         self.data_parallel_group = data_parallel_group
 
     def step(self):
-        clip_grad_norm([p.grad for p in self.params], 1.0, model_parallel_group=self.data_parallel_group)  # error: MP447
+        clip_norm([p.grad for p in self.params], 1.0, model_parallel_group=self.data_parallel_group)  # error: MP447
 """,
     """\
-from megatron.core import parallel_state
+from megatron.core import parallel_state as mpu
 
 
 class Sampler:
@@ -165,8 +165,8 @@ class Sampler:
 
 
 def sampler_of(rows):
-    tp_rank = parallel_state.get_tensor_model_parallel_rank()
-    return Sampler(rows, tp_rank, dp_size=parallel_state.get_pipeline_model_parallel_world_size())  # error: MP447, MP447
+    tp_rank = mpu.get_tensor_model_parallel_rank()
+    return Sampler(rows, tp_rank, dp_size=mpu.get_pipeline_model_parallel_world_size())  # error: MP447, MP447
 """,
 )
 
