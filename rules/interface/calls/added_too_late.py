@@ -53,7 +53,7 @@ def _too_late(queries: Queries, unit: Unit) -> Iterator[Finding]:
         if not _adds(place) or is_read(place, _kept_by):
             continue
         held = Container(place)
-        if held.made in said or not held.is_own:
+        if held.made in said or not held.is_own or held.gets_the_same_in_loop(place):
             continue
         read = held.read_before(value.at)
         if read is not None and not may_be_read_inside(queries, unit, held.name):
@@ -87,8 +87,8 @@ def _kept_by(user: Place) -> list[Place]:
         return [user]
     if user.value.op != "attr" or user.value.data not in GROWING:
         return []
-    grown = [each for call in user.users for each in call.users]
-    return grown if all(each.value.op == "mut" and each.value.data == -1 for each in grown) else []
+    after = [each for call in user.users for each in call.users]
+    return [each for each in after if each.value.data == -1] if all(each.value.op == "mut" for each in after) else []
 
 
 class Container:
@@ -125,6 +125,12 @@ class Container:
         if value.op == "attr":
             return value.data in GROWING | _COPYING and all(each.value.op == "call" for each in user.users)
         return value.op == "call" and user.method in _COPYING and version.number in value.args[1:]
+
+    def gets_the_same_in_loop(self, added: Place) -> bool:
+        """Whether the same is added in a loop before: what each round does is done once more behind it."""
+        here = set(self.unit.control.loops_around(added.value.block))
+        same = (each for each in self._versions if _adds(each) and each.text == added.text)
+        return any(set(self.unit.control.loops_around(each.value.block)) - here for each in same)
 
     def read_before(self, at: RawAt) -> Place | None:
         """The last use of what the variable held before a place, but for a copy of it."""

@@ -1,0 +1,1 @@
+"""Rings and pipelines: ranks that hand tensors to their neighbours."""
