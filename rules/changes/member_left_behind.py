@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.drift.change import Change
-from validator.drift.interfaces.lost_members import Asked, LostMembers
+from validator.drift.interfaces.lost_members import Asked, LostMembers, Taken
 from validator.drift.names.removed import Names
 from validator.finding import Finding, Related
 from validator.rule import Rule
@@ -39,6 +39,23 @@ def check_change(change: Change) -> Iterator[Finding]:
         rows.setdefault((row.cls.qualname, row.name), []).append(row)
     for several in rows.values():
         yield _report(several)
+    yield from map(_report_taken, change.analysis(LostMembers).taken())
+
+
+def _report_taken(row: Taken) -> Finding:
+    return RULE.finding(
+        row.place.unit.path,
+        row.place.at,
+        f"since the change `{row.cls.name}` computes `{row.name}`, which is no part of `{row.place.text}` any more; its"
+        f" key is asked for in {row.asked[0][0]}",
+        help=f"keep `{row.name}` as an attribute, or add it to what is handed on",
+        related=[
+            Related(row.cls.path, row.cls.methods[row.name].facts.at[0], f"`{row.name}` is a property now"),
+            *(Related(path, line, "the key is asked for here") for path, line in row.asked),
+        ],
+        context=f"{row.cls.qualname}.{row.name}:dict",
+        severity="warning",
+    )
 
 
 def _report(rows: list[Asked]) -> Finding:
@@ -62,6 +79,35 @@ def _report(rows: list[Asked]) -> Finding:
         severity="error" if row.only else "warning",
     )
 
+
+_SENT_WHOLE = """\
+# before: control.py
+class Control:
+    def __init__(self, low, high):
+        self.low, self.high = low, high
+        self.enabled_now = low > 0
+# file: control.py
+class Control:
+    def __init__(self, low, high):
+        self.low, self.high = low, high
+
+    @property
+    def enabled_now(self):
+        return self.low > 0
+# file: train.py
+from actor import update
+from control import Control
+
+
+def fit(batches):
+    control = Control(0.1, 0.3)
+    for batch in batches:
+        batch["control"] = {sent}{mark}
+        update(batch)
+# file: actor.py
+def update(batch):
+    return batch["loss"] if batch["control"]["enabled_now"] else 0
+"""
 
 INCORRECT = (
     # one of two data sets lost what the sampler asks for
@@ -138,6 +184,8 @@ def main(rows, repeated, epochs):
         for batch in loader:
             print(batch)
 """,
+    # what is computed is no part of the object's dictionary
+    _SENT_WHOLE.format(sent="control.__dict__", mark="  # error: MP914"),
 )
 
 CORRECT = (
@@ -213,4 +261,7 @@ from model import Actor
 def main(width):
     return Actor(width).reset()
 """,
+    _SENT_WHOLE.format(sent='{**vars(control), "enabled_now": control.enabled_now}', mark="").replace(
+        "vars(control)", "{}"
+    ),
 )

@@ -625,6 +625,38 @@ def make(model, biases):
     return torch.optim.AdamW(groups)
 """
 
+_RESUMED = """\
+# before: save.py
+def save(engine, folder, epoch):
+    engine.save_checkpoint(f"{folder}/state_{epoch}")
+# file: save.py
+def save(engine, folder, epoch):
+    engine.save_checkpoint(f"{folder}/epoch_{epoch}"){mark}
+# file: resume.py
+import os
+import re
+
+
+def newest(folder):
+    found = [re.match(r"{prefix}(\\d+)", name) for name in os.listdir(folder)]
+    return max(int(each.group(1)) for each in found if each)
+"""
+
+_VALIDATED = """\
+# before: trainer.py
+def validate(prompts, args):
+    prompts.info["val_temperature"] = args.val_temperature
+    return {"temperature": args.temperature, "top_p": args.top_p}
+# file: trainer.py
+def validate(prompts, args):
+    prompts.info["temperature"] = args.val_temperature{mark}
+    return {"temperature": args.temperature, "top_p": args.top_p}
+# file: rollout.py
+def generate(prompts, options):
+    options["temperature"] = prompts.info["{asked}"]
+    return options
+"""
+
 INCORRECT = (
     # an attribute of a library's object, which the project alone reads, with a default
     _given("rl/train.py", _CONFIGURED, "use_start_end", "start_end_tokens", _CAPTIONER, _ERROR),
@@ -858,6 +890,10 @@ def shards(folder, size):
     _NORMED.format(value="batch", mark="  # error: MP908"),
     # the same word, spelled otherwise
     _EXCLUDED.format(mark="  # error: MP908", put='"WD_exclude": True'),
+    # a name with a number, for which a pattern looks
+    _RESUMED.replace("{prefix}", "state_").replace("{mark}", "  # error: MP908"),
+    # a key that was the name of its value
+    _VALIDATED.replace("{asked}", "val_temperature").replace("{mark}", "  # error: MP908"),
 )
 CORRECT = (
     # who asks was changed, too, or asks for both
@@ -1118,4 +1154,6 @@ def shards(folder, size):
     _NORMED.format(value="none", mark=""),
     # in both places
     _EXCLUDED.format(mark="", put='"wd_exclude": True'),
+    _RESUMED.replace("{prefix}", "epoch_").replace("{mark}", ""),
+    _VALIDATED.replace("{asked}", "temperature").replace("{mark}", ""),
 )

@@ -10,9 +10,11 @@ from validator.definitions import ClassDef
 from validator.drift.change import Change
 from validator.flow.objects import Held, Objects
 from validator.flow.program.unit import Unit
-from validator.flow.queries.base import Place
-from validator.flow.queries.outside_program import is_foreign
+from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.models.members import is_known
+
+_ASKING = ("asks", "tries")
 
 
 class Asked(NamedTuple):
@@ -24,6 +26,18 @@ class Asked(NamedTuple):
     name: str
     now: str
     only: bool  # whether it can be an object of nothing else
+
+
+class Taken(NamedTuple):
+    """A place that takes all that an object of `cls` holds as a dictionary, of which `name` is no part any more.
+
+    `asked`: where the program asks for that key.
+    """
+
+    place: Place
+    cls: ClassDef
+    name: str
+    asked: tuple[tuple[str, int], ...]
 
 
 class LostMembers:
@@ -46,6 +60,35 @@ class LostMembers:
                         yield Asked(
                             place.unit, place, cls, name, classes[cls], held.complete and len(held.classes) == 1
                         )
+
+    def taken(self) -> Iterator[Taken]:
+        """The dictionaries of objects (`control.__dict__`, `vars(control)`) that lack what is computed since the
+        change, while its key is still asked for."""
+        computed = list(self._computed())
+        for place in self._dictionaries() if computed else ():
+            held = self.objects.held(place.operand(1 if place.value.op == "call" else 0), place)
+            for cls, name in computed:
+                rows = (row for row in self.after.occurrences(name) if row.kind == "key" and row.role in _ASKING)
+                asked = tuple(dict.fromkeys((row.path, row.at[0]) for row in rows if not is_test(row.path)))
+                if asked and any(cls in each.mro for each in held.classes):
+                    yield Taken(place, cls, name, asked)
+
+    def _computed(self) -> Iterator[tuple[ClassDef, str]]:
+        """What was an attribute of the objects of a class before, and is a property now."""
+        for cls in self.after.project.classes():
+            module = self.change.before.module(cls.module.source.absolute) if self.change.is_changed(cls.path) else None
+            old = module.classes.get(cls.qualname) if module is not None else None
+            if old is not None:
+                computed = (name for name, method in cls.methods.items() if method.facts.is_property)
+                yield from ((cls, name) for name in computed if name in old.attributes and name not in old.methods)
+
+    def _dictionaries(self) -> Iterator[Place]:
+        for row in self.after.occurrences("__dict__"):
+            if row.unit is not None and row.unit.code.values[row.number].op == "attr":
+                yield Place(self.after.flow, row.unit, row.number)
+        for call in self.after.project.analysis(Queries).named("vars"):
+            if len(call.value.args) == len(("vars", "object")):
+                yield call
 
     def _lost(self) -> list[tuple[ClassDef, str, str]]:
         """Classes with what their objects had before and nothing gives them now."""

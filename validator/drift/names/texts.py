@@ -23,6 +23,8 @@ from validator.source import SourceFile
 
 _TELLING = re.compile(r"(?=.{5,80}$)(?=.*[A-Za-z])[\w./{}:%-]*\w[._/-]\w[\w./{}:%-]*")  # several words, no spaces
 _FILE = re.compile(r"[\w.-]*\w\.[a-z]\w{1,11}")  # a file of that name is looked for
+_PREFIX = re.compile(r"[A-Za-z]\w{2,}[_-]")  # of a name that ends in a number
+_NUMBERED = re.compile(r"\(*(\\d|\[\d|\*|\{)")  # how a pattern goes on where a number follows
 _SEVERAL = 2  # edits that replace one word by the same other one
 _SHORT = 3
 _NAMED = frozenset({"attribute", "field", "option", "parameter", "keyword", "function", "class"})  # kinds of names
@@ -78,7 +80,7 @@ class Texts:
             return None
         told = not stays and _TELLING.fullmatch(old) is not None and _TELLING.fullmatch(new) is not None
         others = self._found(old, new) if told else self._spelled(old, new)
-        if not others:
+        if not others and not (others := self._left_by_its_value(drop, old)):
             return None
         sought = any(_is_sought(self.change.after, text) for text in (old, new))
         sought = sought or self._pairs[old, new] < _SEVERAL and all(_FILE.fullmatch(text) for text in (old, new))
@@ -91,6 +93,8 @@ class Texts:
 
     def _template(self, drop: Drop, old: str, new: str) -> Replaced | None:
         """An f-string: the same one, with whatever in its places, that another function still has as it was."""
+        if (pattern := self._pattern(drop)) is not None:
+            return pattern
         if not (_TELLING.fullmatch(old) and _TELLING.fullmatch(new)) or any(_joined(self.change.before, new)):
             return None
         others = list(_joined(self.change.after, old))
@@ -106,6 +110,16 @@ class Texts:
         kinds = {_setting(unit, number) for unit, number in (*places, *others)}
         at = drop.pair.new.module.source_text.at(drop.new)
         return Replaced(drop.pair.new, at, old, new, lines, sought=len(kinds) > 1 or "" in kinds)
+
+    def _pattern(self, drop: Drop) -> Replaced | None:
+        """A name with a number in it (`f"step_{step}"`) that a pattern of the program still looks for as it was, and
+        none as it is."""
+        old, new = _file_name(drop.old), _file_name(drop.new)
+        if not (_PREFIX.fullmatch(old) and _PREFIX.fullmatch(new)) or any(_patterns(self.change.after, new)):
+            return None
+        lines = tuple(dict.fromkeys(_patterns(self.change.after, old)))
+        at = drop.pair.new.module.source_text.at(drop.new)
+        return Replaced(drop.pair.new, at, old, new, lines) if lines else None
 
     def _key(self, drop: Drop, old: str, new: str) -> Replaced | None:
         """A key under which a value is kept, while the function itself still looks it up under the old one; a key that
@@ -128,6 +142,15 @@ class Texts:
         ):
             return None
         return Replaced(drop.pair.new, at, old, new, tuple((row.path, row.at[0]) for row in asked))
+
+    def _left_by_its_value(self, drop: Drop, old: str) -> list[tuple[str, int]]:
+        """Where a key is still looked up that was the name of the value kept under it (`info["top_p"] = args.top_p`)
+        and is another one now, however common."""
+        held = _kept_under(drop.edit.new.node, drop.new) if drop.edit.new is not None else None
+        if held is None or last_name(held) != old or not is_telling(old):
+            return []
+        asked = (row for row in self._asked(old) if row.kind == "key" and row.role in ("asks", "tries"))
+        return [(row.path, row.at[0]) for row in asked if not self.change.wrote(row.path, row.at[0])]
 
     def _asked(self, name: str) -> list[Occurrence]:
         """Where a name stands in the program as it is now, but for tests."""
@@ -249,6 +272,19 @@ class Texts:
         return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(new), old.attr, new.attr, ())
 
 
+def _kept_under(node: ast.AST, key: ast.expr) -> ast.expr | None:
+    """What a statement keeps under a key."""
+    for each in ast.walk(node):
+        if isinstance(each, ast.Assign):
+            if any(isinstance(target, ast.Subscript) and target.slice is key for target in each.targets):
+                return each.value
+        elif isinstance(each, ast.Dict):
+            for one, held in zip(each.keys, each.values, strict=True):
+                if one is key:
+                    return held
+    return None
+
+
 def _is_sought(side: Side, text: str) -> bool:
     """Whether the program looks for a text: as a key or a name, or among those with which it compares things. On what
     is only handed on, a default, say, no other place depends."""
@@ -287,6 +323,26 @@ def _templates(drop: Drop) -> tuple[str, str] | None:
             return None
         found.append("".join(str(v.value) if isinstance(v, ast.Constant) else "{}" for v in whole.values))
     return found[0], found[1]
+
+
+def _file_name(node: ast.AST | None) -> str:
+    """The last part of a path that a text is, or with which it ends."""
+    text = node.value if isinstance(node, ast.Constant) else ""
+    return text.rpartition("/")[2] if isinstance(text, str) else ""
+
+
+def _patterns(side: Side, prefix: str) -> Iterator[tuple[str, int]]:
+    """Where a regular expression or a wildcard looks for names that begin with a text and go on with a number."""
+    for source in side.project.files.values():
+        module = side.project.modules.get(source.absolute)
+        if module is None or prefix.encode() not in source.data or is_test(source.path):
+            continue
+        for unit in side.units(module).values():
+            for value in unit.code.values:
+                text = value.data if value.op == "const" and isinstance(value.data, str) else ""
+                _, found, rest = text.partition(prefix)
+                if found and _NUMBERED.match(rest):
+                    yield unit.path, unit.at(value.at)[0]
 
 
 def _joined(side: Side, template: str) -> Iterator[tuple[Unit, int]]:
