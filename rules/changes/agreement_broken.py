@@ -14,11 +14,12 @@ What it does
     a call that reads a file, moved before the one that writes it; a variable that a call gave to all ranks, and gives
     to one now, while all read it; and a measure that was reduced beside others which still are, and is given back as
     each rank has it. Also a group that is asked for otherwise since the change (`get_group(with_context=True)`), where
-    other calls of the function still get the one of before by the same keyword. A note of what works on the parameters
-    of a module on the other side of its wrapping (`DistributedDataParallel(model)`). And a number of a recipe that is
-    no longer a multiple of another one, where code raises for that (`assert queue % batch == 0`) and all other recipes
-    keep to it; and a value that a DeepSpeed file left to the arguments (`"auto"`) and states since the change, where
-    scripts that name the file give another one.
+    other calls of the function still get the one of before by the same keyword; and a collective that is asynchronous
+    always, or never (`async_op=True`), where another one of the function still goes by the switch. A note of what works
+    on the parameters of a module on the other side of its wrapping (`DistributedDataParallel(model)`). And a number of
+    a recipe that is no longer a multiple of another one, where code raises for that (`assert queue % batch == 0`) and
+    all other recipes keep to it; and a value that a DeepSpeed file left to the arguments (`"auto"`) and states since
+    the change, where scripts that name the file give another one.
 
 Why is this bad
     A loss that is too large by the number of ranks, ranks that decide by different numbers, gradients that are reduced
@@ -274,6 +275,45 @@ def told(kl, stats):
     {second}
     {third}
     return stats
+"""
+
+_OVERLAPPED = """\
+# before: bucket.py
+import torch.distributed as dist
+
+
+class Bucket:
+    def __init__(self, data, shard, overlap, sharded):
+        self.data, self.shard, self.overlap, self.sharded = data, shard, overlap, sharded
+        self.work = None
+
+    def start(self):
+        if self.sharded:
+            self.work = dist.reduce_scatter_tensor(self.shard, self.data, async_op=self.overlap)
+        else:
+            self.work = dist.all_reduce(self.data, async_op=self.overlap)
+
+    def finish(self):
+        if self.overlap:
+            self.work.wait()
+# file: bucket.py
+import torch.distributed as dist
+
+
+class Bucket:
+    def __init__(self, data, shard, overlap, sharded):
+        self.data, self.shard, self.overlap, self.sharded = data, shard, overlap, sharded
+        self.work = None
+
+    def start(self):
+        if self.sharded:
+            self.work = dist.reduce_scatter_tensor(self.shard, self.data, async_op={first}){mark}
+        else:
+            self.work = dist.all_reduce(self.data, async_op={second})
+
+    def finish(self):
+        {finish}
+            self.work.wait()
 """
 
 INCORRECT = (
@@ -634,6 +674,8 @@ def counted(batch, mpu, tokens, samples):
     batch.samples = samples(batch, dp_group=mpu.get_data_parallel_group())
     return batch
 """,
+    # one of two collectives returns before it is done, whatever the switch says
+    _OVERLAPPED.format(first="True", second="self.overlap", finish="if self.overlap:", mark="  # error: MP912"),
 )
 
 CORRECT = (
@@ -980,4 +1022,5 @@ def counted(batch, mpu, tokens, samples):
     batch.samples = samples(batch, dp_group=mpu.get_data_parallel_group(with_context_parallel=True))
     return batch
 """,
+    _OVERLAPPED.format(first="True", second="True", finish="if self.work is not None:", mark=""),
 )

@@ -56,6 +56,7 @@ class Agreements:
                     found += _counted_alone(pair, edit, new)
                     found += _for_one(pair, edit, new)
                     found += _among_others(pair, edit, new)
+                    found += _always_asynchronous(pair, edit, new)
                     found += self._out_of_turn(pair, edit)
         return found
 
@@ -277,6 +278,40 @@ def _among_others(pair: Pair, edit: Edit, new: list[Statement]) -> Iterator[Apar
             f"among `{_cut(ast.unparse(was))}`"
         )
         yield Apart(pair, now, edit.old.text, text)
+
+
+def _always_asynchronous(pair: Pair, edit: Edit, new: list[Statement]) -> Iterator[Apart]:
+    """A collective that waits, or does not, whatever a switch says since the change, where another one of the function
+    still goes by the switch: so does what waits for their handles."""
+    assert edit.old is not None
+    assert edit.new is not None
+    before, after = (_asynchronous(statement) for statement in (edit.old, edit.new))
+    if before is None or after is None or before.func != after.func or isinstance(before.switch, ast.Constant):
+        return
+    others = (_asynchronous(each) for each in new if each.node is not edit.new.node)
+    same = [each for each in others if each is not None and alike_syntax(each.switch, before.switch)]
+    if isinstance(after.switch, ast.Constant) and isinstance(after.switch.value, bool) and same:
+        how = "returns before it is done" if after.switch.value else "waits until it is done"
+        text = (
+            f"`{after.func}` always {how} since the change, and line {same[0].switch.lineno} still goes by"
+            f" `{_cut(ast.unparse(before.switch))}`"
+        )
+        yield Apart(pair, after.switch, edit.old.text, text)
+
+
+class _Asynchronous(NamedTuple):
+    """A call that is told whether to return before it is done."""
+
+    func: str
+    switch: ast.expr
+
+
+def _asynchronous(statement: Statement) -> _Asynchronous | None:
+    for call in (each for each in in_head(statement.node) if isinstance(each, ast.Call)):
+        for keyword in call.keywords:
+            if keyword.arg == "async_op":
+                return _Asynchronous(last_name(call.func), keyword.value)
+    return None
 
 
 def _groups(statement: Statement) -> Iterator[tuple[str, str, ast.expr]]:
