@@ -22,7 +22,8 @@ WHO = frozenset({
     "group", "process_group", "pg", "src", "dst", "root", "src_rank", "dst_rank", "group_src", "group_dst", "mesh",
     "device_mesh", "num_replicas", "rank", "world_size", "ranks", "async_op", "map_location", "op", "reduce_op",
     "num_nodes", "nnodes", "devices", "num_processes", "nproc_per_node", "synced_gpus", "with_context_parallel",
-    "mesh_dim", "sync_module_states", "modifier_rank",
+    "mesh_dim", "sync_module_states", "modifier_rank", "rank0_only", "broadcast_from_rank0", "master_only",
+    "is_main_process", "use_distributed_sampler",
 })  # fmt: skip
 _SHORT = 4  # a function of so few statements is the same one, however much of it is edited
 MUCH = 12  # edits of functions in one file, beyond which what went, went with the rest
