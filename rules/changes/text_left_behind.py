@@ -1156,4 +1156,31 @@ def shards(folder, size):
     _EXCLUDED.format(mark="", put='"wd_exclude": True'),
     _RESUMED.replace("{prefix}", "epoch_").replace("{mark}", ""),
     _VALIDATED.replace("{asked}", "temperature").replace("{mark}", ""),
+    # names of something else
+    """\
+# before: save.py
+def save(engine, folder, epoch, writer):
+    engine.save_checkpoint(f"{folder}/state_{epoch}")
+    writer.add_scalar(f"layer_{epoch}", 1.0)
+# file: save.py
+def save(engine, folder, epoch, writer):
+    engine.save_checkpoint(f"{folder}/epoch_{epoch}")
+    writer.add_scalar(f"block_{epoch}", 1.0)
+# file: loader.py
+import os
+import re
+
+
+def keep(loader, folder, step):
+    loader.save(f"{folder}/loader/state_{step}")
+
+
+def newest(folder):
+    found = [re.match(r"state_(\\d+)", name) for name in os.listdir(f"{folder}/loader")]
+    return max(int(each.group(1)) for each in found if each)
+
+
+def layer(name):
+    return int(re.search(r"layer_(\\d+)-model", name).group(1))
+""",
 )

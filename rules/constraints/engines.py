@@ -168,13 +168,13 @@ TABLE: tuple[Constraint, ...] = (
     ),
     Constraint(
         id="fsdp-weights-from-one-rank",
-        rule="syncs_module_states unless loads_on_one_rank is false",
-        given=("syncs_module_states",),
-        needs=("syncs_module_states",),
-        holds=lambda q: bool(q.syncs_module_states) or q.loads_on_one_rank is False,
+        rule="syncs_module_states when loads_on_one_rank",
+        given=("syncs_module_states", "loads_on_one_rank"),
+        needs=("syncs_module_states", "loads_on_one_rank"),
+        holds=lambda q: bool(q.syncs_module_states) or not q.loads_on_one_rank,
         message=(
-            "only the first rank loads the weights (fsdp_cpu_ram_efficient_loading, on unless it is set), and"
-            " fsdp_sync_module_states keeps them from the others: `accelerate launch` refuses that"
+            "only the first rank loads the weights (fsdp_cpu_ram_efficient_loading), and fsdp_sync_module_states keeps"
+            " them from the others: `accelerate launch` refuses that"
         ),
         adjust=("syncs_module_states", "loads_on_one_rank"),
         sources=("accelerate 1.15.0 utils/launch.py:306 prepare_multi_gpu_env",),

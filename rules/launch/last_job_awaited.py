@@ -1,8 +1,9 @@
 """A script that starts jobs in a loop and waits for the last of them alone.
 
 What it does
-    Reports `wait $!` after a loop that starts a job in the background in each round, where no `wait` for all of them
-    follows and nothing in the loop keeps the numbers of the jobs or waits for them.
+    Reports `wait $!` after a loop that starts a job in the background in each round. Silent where the script waits in
+    another way, too, or asks for its jobs, where the loop keeps their numbers or is left, and where another job is
+    started before the wait.
 
 Why is this bad
     `$!` is the job that was started last. The script goes on while the other processes still run: it merges results
@@ -24,6 +25,10 @@ from validator.rule import Rule
 RULE = Rule("MP719", "last-job-awaited", "error", stable_since="1.0", tokens=("wait",), languages=("shell",))
 
 
+_JOB_CONTROL = frozenset({"jobs", "disown", "fg"})
+_LEAVING = frozenset({"wait", "break", "exit", "return"})
+
+
 def check_project(project: Project) -> Iterator[Finding]:
     for source in project.files.values():
         script: Script | None = source.facts.extra.get("script")
@@ -40,29 +45,55 @@ def check_project(project: Project) -> Iterator[Finding]:
 
 
 def _lists(script: Script) -> Iterator[tuple[Statement, ...]]:
-    """The lists of statements that run one after the other."""
+    """The lists of statements that run one after the other, in a script that waits in no other way."""
+    commands = list(_commands(script))
+    others = (each for each in commands if _name(each) == "wait" and not _is_for_last(each))
+    if any(others) or any(_name(each) in _JOB_CONTROL for each in commands) or any(map(_speaks_of_waiting, commands)):
+        return
     yield script.statements
     for statement in script.every():
         if isinstance(statement, For | Loop | Function | Group):
             yield statement.body
 
 
+def _commands(script: Script) -> Iterator[Command]:
+    """The commands of a script, and those of the substitutions in their words."""
+    for statement in script.every():
+        if isinstance(statement, Command):
+            yield statement
+            for piece in (piece for word in statement.words for piece in word.pieces):
+                if piece.script is not None:
+                    yield from _commands(piece.script)
+
+
+def _speaks_of_waiting(command: Command) -> bool:
+    """Whether a text that is passed has a command that waits: `trap "wait" EXIT`."""
+    pieces = (piece for word in command.words[1:] for piece in word.pieces)
+    return any(piece.kind == "text" and "wait" in piece.value.split() for piece in pieces)
+
+
 def _last_alone(body: tuple[Statement, ...]) -> Iterator[tuple[For | Loop, Command]]:
-    """The loops of a list that start jobs, each with the wait behind it that is for one job alone."""
+    """The loops of a list that start jobs, each with the wait behind it, where no other job is started between them."""
     for place, loop in enumerate(body):
         if not isinstance(loop, For | Loop) or not _starts_jobs(loop):
             continue
-        waits = [each for each in body[place + 1 :] if isinstance(each, Command) and _name(each) == "wait"]
-        if waits and all(_is_for_last(each) for each in waits):
-            yield loop, waits[0]
+        if any(isinstance(each, Loop) for each in body[place + 1 :]):
+            continue  # a loop that waits for something: for the end of all jobs, say
+        for each in body[place + 1 :]:
+            if isinstance(each, Command) and _name(each) == "wait":
+                yield loop, each
+                break
+            inside = Script((each,)).every()
+            if any(isinstance(one, Group) and one.background for one in inside):
+                break
 
 
 def _starts_jobs(loop: For | Loop) -> bool:
     """Whether each round starts a job for which the loop neither waits nor keeps its number."""
     inside = Script(loop.body).every()
     started = any(isinstance(each, Group) and each.background for each in loop.body)
-    waits = any(isinstance(each, Command) and _name(each) in ("wait", "jobs") for each in inside)
-    return started and not waits and not any(_keeps_number(each) for each in inside)
+    leaves = any(isinstance(each, Command) and _name(each) in _LEAVING for each in inside)
+    return started and not leaves and not any(_keeps_number(each) for each in inside)
 
 
 def _keeps_number(statement: Statement) -> bool:
@@ -135,5 +166,29 @@ for step in 1 2; do
 done
 wait $!
 wait
+""",
+    """# file: serve.py
+print(1)
+# file: run.sh
+for gpu in 0 1 2 3; do
+    python serve.py --gpu $gpu &
+done
+python serve.py --client &
+wait $!
+kill 0
+# file: find.sh
+for port in 8000 8001; do
+    python serve.py --port $port &
+    break
+done
+wait $!
+# file: throttle.sh
+for i in 0 1 2 3; do
+    python serve.py --i $i &
+done
+wait $!
+while [ -n "$(jobs -rp)" ]; do
+    sleep 1
+done
 """,
 )

@@ -17,8 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.finding import Finding
+from validator.flow.callgraph.spelled_arguments import origins
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_test
+from validator.ir.expressions import MADE_UP
 from validator.project import Project
 from validator.rule import Rule
 
@@ -45,7 +47,8 @@ def _checked(queries: Queries, place: Place, one: Place, other: Place) -> Iterat
         return
     texts = {o[2] for o in other.closed.each if o[0] == "const" and isinstance(o[2], str)}
     alike = sorted(each for each in texts if each != text and each.lower() == text.lower())
-    if alike and text not in texts and not any(_is_compared(queries, place, each) for each in alike):
+    compared = any(_is_compared(queries, place, each) for each in alike)
+    if alike and text not in texts and not compared and not _is_made_alike(queries, other):
         yield RULE.finding(
             place.unit.path,
             place.at,
@@ -53,6 +56,19 @@ def _checked(queries: Queries, place: Place, one: Place, other: Place) -> Iterat
             help=f"write both alike, or compare `{other.text}.lower()`",
             context=f"{place.unit.qualname}:{other.text}:{text}",
         )
+
+
+def _is_made_alike(queries: Queries, side: Place) -> bool:
+    """Whether something may change the letters before: what computes it on another way, what stores attributes by
+    computed names, one of several callers."""
+    root = side.root
+    if root.value.op == "attr":
+        writers = (queries.flow.unit_of(writer) for writer in queries.flow.stores.writers(MADE_UP))
+        return any(writer is not None and writer.cls is side.unit.cls for writer in writers)
+    if root.value.op == "param":
+        return len(list(queries.flow.calls_of(side.unit))) > 1
+    ways = [root.value_at(number) for number in origins(root.unit, root.number)]
+    return len(ways) > 1 and any(way.value.op == "call" for way in ways)
 
 
 def _is_compared(queries: Queries, place: Place, text: str) -> bool:
@@ -99,5 +115,26 @@ def kind(name):
 
 def made():
     return kind("AdamW")
+""",
+    """
+import os
+
+class Trainer:
+    def __init__(self, backend="NCCL"):
+        self.backend = backend
+        for name in ("backend",):
+            setattr(self, name, getattr(self, name).lower())
+
+    def build(self):
+        return self.backend == "nccl"
+
+def is_true(text):
+    return text == "true"
+
+def main():
+    value = os.getenv("SWITCH", "True")
+    return Trainer().build() and (is_true(value) or is_true(value.lower()))
+
+main()
 """,
 )

@@ -32,8 +32,8 @@ _DISPLAYS = frozenset({"list", "dict", "set", "collect"})
 _MAKERS = frozenset({"list", "dict", "set", "copy", "deepcopy", "OrderedDict", "defaultdict", "Counter"})
 # What these are given they copy, or make something else of: nothing keeps the container itself.
 _COPYING = _MAKERS | frozenset({
-    "extend", "update", "len", "tuple", "sorted", "frozenset", "join", "print", "str", "repr", "sum", "min", "max",
-    "any", "all", "format",
+    "extend", "update", "len", "tuple", "sorted", "frozenset", "join", "print", "str", "repr", "sum", "any", "all",
+    "format",
 })  # fmt: skip
 _READING = frozenset({"iter", "item", "compare", "join", "unary"})
 
@@ -53,7 +53,7 @@ def _too_late(queries: Queries, unit: Unit) -> Iterator[Finding]:
         if not _adds(place) or is_read(place, _kept_by):
             continue
         held = Container(place)
-        if held.made in said or not held.is_own or held.gets_the_same_in_loop(place):
+        if held.made in said or not held.is_own or held.gets_the_same(place) or held.is_gone_through(place):
             continue
         read = held.read_before(value.at)
         if read is not None and not may_be_read_inside(queries, unit, held.name):
@@ -106,7 +106,12 @@ class Container:
         """Whether the function has made it itself, and nothing else can hold it."""
         made = self.made
         fresh = made.value.op in _DISPLAYS or made.value.op == "call" and made.method in _MAKERS
-        return fresh and all(self._is_let_go(each, user) for each in self._versions for user in each.users)
+        names = [name for name, numbers in self.unit.code.definitions.items() if made.number in numbers]
+        return (
+            fresh
+            and len(names) == 1
+            and all(self._is_let_go(each, user) for each in self._versions for user in each.users)
+        )
 
     @property
     def _versions(self) -> list[Place]:
@@ -124,13 +129,24 @@ class Container:
             return True
         if value.op == "attr":
             return value.data in GROWING | _COPYING and all(each.value.op == "call" for each in user.users)
-        return value.op == "call" and user.method in _COPYING and version.number in value.args[1:]
+        if value.op != "call" or user.method not in _COPYING or version.number not in value.args[1:]:
+            return False
+        by_name = dict(zip(value.args[1:], value.data.names, strict=True))[version.number] is not None
+        return (
+            not by_name and user.method not in user.flow.project.defined
+        )  # else some class of the project may keep it
 
-    def gets_the_same_in_loop(self, added: Place) -> bool:
-        """Whether the same is added in a loop before: what each round does is done once more behind it."""
-        here = set(self.unit.control.loops_around(added.value.block))
-        same = (each for each in self._versions if _adds(each) and each.text == added.text)
-        return any(set(self.unit.control.loops_around(each.value.block)) - here for each in same)
+    def gets_the_same(self, added: Place) -> bool:
+        """Whether the same is added elsewhere, where it is read: what each round of a loop does, done once more."""
+        same = (each for each in self._versions if _adds(each) and each != added and each.text == added.text)
+        return any(is_read(each, _kept_by) for each in same)
+
+    def is_gone_through(self, added: Place) -> bool:
+        """Whether a loop around the addition goes through the container itself: it gets to what is added."""
+        loops = (self.unit.code.loops[header] for header in self.unit.control.loops_around(added.value.block))
+        versions = {each.number for each in self._versions}
+        iterators = (self.unit.code.values[loop.iterator] for loop in loops if loop.iterator >= 0)
+        return any(iterator.op == "iter" and iterator.args[0] in versions for iterator in iterators)
 
     def read_before(self, at: RawAt) -> Place | None:
         """The last use of what the variable held before a place, but for a copy of it."""
@@ -209,5 +225,22 @@ def run(options):
 
 
 kept = []
+""",
+    """\
+class Tracker:
+    def update(self, rows):
+        self.rows = rows
+
+
+def train(loader, step, tracker, edges):
+    rows, state, order = [0.0], [], [1]
+    tracker.update(rows)
+    state = dict(rows=state)
+    print(len(rows))
+    for batch in loader:
+        rows.append(step(batch))
+    for node in order:
+        order += edges[node]
+    return tracker
 """,
 )

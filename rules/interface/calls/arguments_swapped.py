@@ -162,6 +162,8 @@ def _checked(objects: Objects, function: Method, call: Call, place: Place) -> It
     target, found = reached.callees[0], rows[0]
     if found is None or target.place is function or go_back(*found.names):
         return
+    if call.target == "cls" and not _are_passed_to(function, found.names):
+        return  # another way to make an object takes what it exchanges from somewhere else
     if _is_both_ways(objects, function, call, found, target) or _is_told(function, found):
         return
     if _is_of_another(objects, place, target) or is_meant(place, call.guards) or _is_turned_back(place):
@@ -169,6 +171,10 @@ def _checked(objects: Objects, function: Method, call: Call, place: Place) -> It
     if _is_adapter(function, place, call, found) or _is_symmetric(target, found):
         return
     yield _report(function, call.at, target.name, target.place, found)
+
+
+def _are_passed_to(function: Method, names: tuple[str, str]) -> bool:
+    return {param.name for param in function.facts.params}.issuperset(names)
 
 
 def _is_of_another(objects: Objects, place: Place, target: Callee) -> bool:
@@ -583,6 +589,16 @@ def rollout(engine, prompts):
         raise ValueError("no prompts")
     return Rollout(ids, logps, texts, [*lengths], [[1] * length for length in lengths])  # error: MP145
 """,
+    # of another way to make an object
+    """\
+class Draft:
+    def __init__(self, base, depth, top_k):
+        self.base, self.depth, self.top_k = base, depth, top_k
+
+    @classmethod
+    def from_pretrained(cls, path, top_k=10, depth=5):
+        return cls(path, top_k, depth)  # error: MP145
+""",
 ]
 
 CORRECT = [
@@ -809,5 +825,16 @@ def rollout(engine, prompts):
     if not lengths:
         raise ValueError("no prompts")
     return Rollout(ids, logps, texts, [*lengths], [[1] * length for length in lengths])
+""",
+    # the other side's turn
+    """\
+class View:
+    def __init__(self, player, opponent, turn):
+        self.player, self.opponent, self.turn = player, opponent, turn
+
+    @classmethod
+    def after_move(cls, view):
+        player, opponent = view.player, view.opponent
+        return cls(opponent, player, view.turn + 1)
 """,
 ]

@@ -40,7 +40,7 @@ def refined_file(given: Configuration, framework: Framework) -> Iterator[Configu
             unsaid = {size: 1 for size in sizes if size not in given.said}
             given.implied.update({"pp": 1, "ring_impl": "torch", "ep": 1, **unsaid})
             yield given
-        else:
+        elif given.value("backend") == "FSDP":
             given.said = {name: said for name, said in given.said.items() if name in _OF_FSDP}
             yield given
     else:

@@ -4,8 +4,9 @@ What it does
     Reports calls of functions of the project that pass a process group, a device mesh, a rank or a number of ranks for
     a parameter whose name speaks of other axes: `clip_norm(grads, model_parallel_group=self.data_parallel_group)`. What
     is passed is known by how it was made, or else by its own name, which must say what it is in the same word
-    (group, rank, size). Tensor, sequence, context and expert parallelism take each other's groups on purpose, so a
-    finding is always between data parallelism, pipeline stages and the rest.
+    (group, rank, size). What the parameter asks for must be at hand by its name, in the function or in its class: else
+    the ranks of one axis do the work of another on purpose. Tensor, sequence, context and expert parallelism take each
+    other's groups, so a finding is always between data parallelism, pipeline stages and the rest.
 
 Why is this bad
     Nothing fails: the norm, the loss or the share of the data is that of other ranks than those for which it is used,
@@ -29,7 +30,7 @@ from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.escapes import argument_of
 from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.ranks.rank_shares import axes_of_rank, axes_of_size
-from validator.project import Project
+from validator.project import Method, Project
 from validator.rule import Rule
 
 RULE = Rule("MP447", "group-of-other-axis", "warning", "1.0", tokens=("group", "rank", "mesh", "size"), solves=True)
@@ -43,6 +44,9 @@ class _Named(NamedTuple):
 
     kind: str
     axes: Axes
+
+    def is_met_by(self, other: _Named) -> bool:
+        return self.kind == other.kind and bool(self.axes & other.axes)
 
 
 class _Passed(NamedTuple):
@@ -61,11 +65,22 @@ def check_project(project: Project) -> Iterator[Finding]:
             if any(_said(_last(argument.value)) is not None for argument in call.args):
                 place = objects.call_at(function.module, call.at)
                 if place is not None and len(place.value.args) == len(call.args) + 1:
-                    yield from _checked(queries, place, call)
+                    yield from _checked(queries, place, call, _at_hand(function))
 
 
-def _checked(queries: Queries, call: Place, spelled: Call) -> Iterator[Finding]:
-    """One finding for each argument for which some function that the call may run has another use."""
+def _at_hand(function: Method) -> list[_Named]:
+    """What a function, or the class of which it is a method, has by the names in it."""
+    methods = function.cls.every_method() if function.cls is not None else (function,)
+    names = {ref.path for method in methods for ref in method.facts.refs}
+    names |= {call.target for method in methods for call in method.facts.calls}
+    names |= {param.name for method in methods for param in method.facts.params}
+    said = (_said(_last(name)) for name in names)
+    return [each for each in said if each is not None]
+
+
+def _checked(queries: Queries, call: Place, spelled: Call, at_hand: list[_Named]) -> Iterator[Finding]:
+    """One finding for each argument for which some function that the call may run has another use, where what that
+    asks for is at hand."""
     numbers = call.value.args[1:]
     passed: dict[int | None, _Passed] = {}
     for argument, number in zip(spelled.args, numbers, strict=True):
@@ -74,7 +89,7 @@ def _checked(queries: Queries, call: Place, spelled: Call) -> Iterator[Finding]:
             passed[number] = _Passed(argument, given)
     for unit in queries.targets(call) if passed else ():
         for position, (name, _) in enumerate(unit.code.params):
-            if (wanted := _said(name)) is None:
+            if (wanted := _said(name)) is None or not any(wanted.is_met_by(each) for each in at_hand):
                 continue
             taken = argument_of(call.unit, call.number, unit, position)
             if taken in passed and _is_another(wanted, passed[taken].given):
@@ -148,8 +163,8 @@ def clip_norm(grads, max_norm, model_parallel_group=None):
 
 
 class Optimizer:
-    def __init__(self, params, data_parallel_group):
-        self.params = params
+    def __init__(self, params, data_parallel_group, tp_group):
+        self.params, self.tp_group = params, tp_group
         self.data_parallel_group = data_parallel_group
 
     def step(self):
@@ -165,7 +180,9 @@ class Sampler:
 
 
 def sampler_of(rows):
-    tp_rank = mpu.get_tensor_model_parallel_rank()
+    tp_rank, dp_rank = mpu.get_tensor_model_parallel_rank(), mpu.get_data_parallel_rank()
+    if tp_rank == 0:
+        print(dp_rank, mpu.get_data_parallel_world_size())
     return Sampler(rows, tp_rank, dp_size=mpu.get_pipeline_model_parallel_world_size())  # error: MP447, MP447
 """,
 )
@@ -210,5 +227,15 @@ def plan(device_mesh):
     group = parallel_state.get_data_parallel_group()
     stage = parallel_state.get_pipeline_model_parallel_rank()
     return Plan(group, stage, dp_mesh=device_mesh["fsdp"])
+""",
+    """\
+class MoELayer:
+    def __init__(self, experts, ep_group):
+        self.experts, self.group = experts, ep_group
+
+
+class Block:
+    def __init__(self, dp_group):  # the experts lie on the data-parallel ranks
+        self.moe = MoELayer(64, ep_group=dp_group)
 """,
 )

@@ -3,7 +3,8 @@
 What it does
     Reports transfers without tags that a function makes one after the other with one peer (`isend`, `irecv`, `send`,
     `recv`, and `P2POp` of them) where the buffers that are filled bear the names of the tensors that are sent, in
-    another order: `k` and then `v` are sent, `peer_v` and then `peer_k` are received.
+    another order: `k` and then `v` are sent to the next rank, `peer_v` and then `peer_k` are received from the one
+    before. Silent where both are the same rank, which may run other code, and where groups differ.
 
 Why is this bad
     Between two ranks the first tensor that is sent goes into the first buffer that waits. Of tensors of one shape
@@ -34,12 +35,13 @@ _TRANSFER = "torch.distributed.P2POp"
 
 
 class _Transfer(NamedTuple):
-    """One transfer: the call, the name of what is sent or filled, and with whom."""
+    """One transfer: the call, the name of what is sent or filled, with whom and over which group."""
 
     call: Place
     name: str
     sends: bool
     peer: str
+    group: str
 
 
 class _Run:
@@ -57,17 +59,21 @@ class _Run:
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    runs: dict[object, dict[tuple[int, bool, str], list[_Transfer]]] = {}
+    runs: dict[object, dict[tuple[int, bool, str, str], list[_Transfer]]] = {}
     for call in queries.calls(*_CALLS, _TRANSFER):
         found = _transfer(call) if not is_test(call.unit.path) else None
         if found is not None:
             of_unit = runs.setdefault(call.unit, {})
-            of_unit.setdefault((call.value.block, found.sends, found.peer), []).append(found)
+            of_unit.setdefault((call.value.block, found.sends, found.peer, found.group), []).append(found)
     for rows in runs.values():
-        sent = [_Run(each) for (_, sends, _), each in rows.items() if sends and len(each) > 1]
-        for (_, sends, _), each in rows.items():
-            if not sends and len(each) > 1:
-                yield from _in_another_order(_Run(each), sent)
+        several = [each for each in rows.values() if len(each) > 1]
+        sent = [_Run(each) for each in several if each[0].sends]
+        for each in several:
+            first = each[0]
+            # who gets from the rank to which it sends may run other code than that one
+            others = [run for run in sent if run.rows[0].peer != first.peer and run.rows[0].group == first.group]
+            if not first.sends:
+                yield from _in_another_order(_Run(each), others)
 
 
 def _transfer(call: Place) -> _Transfer | None:
@@ -83,7 +89,8 @@ def _transfer(call: Place) -> _Transfer | None:
         return None
     named = "" if tensor.root.value.op == "call" else tensor.hint
     name = tensor.unit.variables.get(tensor.root.number, "") or named or tensor.text
-    return _Transfer(call, name, kind in _SENDING, peer.text)
+    group = call.argument("group", 3 if call.method not in _SENDING | _RECEIVING else 2)
+    return _Transfer(call, name, kind in _SENDING, peer.text, group.text if group is not None else "")
 
 
 def _in_another_order(received: _Run, sent: list[_Run]) -> Iterator[Finding]:
@@ -161,5 +168,16 @@ def swap(grad, weight, buffer, other, rank):
     dist.send(weight, rank + 1)
     dist.recv(buffer, rank - 1)
     dist.recv(other, rank - 1)
+""",
+    """
+import torch.distributed as dist
+
+def halo(top, bottom, below_top, below_bottom, peer, rank, first, second):
+    work = [dist.isend(top, peer), dist.isend(bottom, peer)]
+    work += [dist.irecv(below_bottom, peer), dist.irecv(below_top, peer)]
+    work += [dist.isend(top, rank + 1, group=first), dist.isend(bottom, rank + 1, group=second)]
+    work += [dist.irecv(below_bottom, rank - 1, group=second), dist.irecv(below_top, rank - 1, group=first)]
+    for each in work:
+        each.wait()
 """,
 )

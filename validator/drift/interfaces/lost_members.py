@@ -15,6 +15,9 @@ from validator.flow.queries.outside_program import is_foreign, is_test
 from validator.models.members import is_known
 
 _ASKING = ("asks", "tries")
+# What hands a dictionary on as it is; `_TOLD` only shows it.
+_HANDING = frozenset({"store_item", "store_attr", "dict", "tuple", "list", "call", "return", "yield", "phi"})
+_TOLD = frozenset({"print", "info", "debug", "warning", "log", "str", "repr", "len", "sorted", "set", "list"})
 
 
 class Asked(NamedTuple):
@@ -64,13 +67,12 @@ class LostMembers:
     def taken(self) -> Iterator[Taken]:
         """The dictionaries of objects (`control.__dict__`, `vars(control)`) that lack what is computed since the
         change, while its key is still asked for."""
-        computed = list(self._computed())
-        for place in self._dictionaries() if computed else ():
-            held = self.objects.held(place.operand(1 if place.value.op == "call" else 0), place)
-            for cls, name in computed:
-                rows = (row for row in self.after.occurrences(name) if row.kind == "key" and row.role in _ASKING)
-                asked = tuple(dict.fromkeys((row.path, row.at[0]) for row in rows if not is_test(row.path)))
-                if asked and any(cls in each.mro for each in held.classes):
+        for cls, name in self._computed():
+            rows = (row for row in self.after.occurrences(name) if row.kind == "key" and row.role in _ASKING)
+            asked = tuple(dict.fromkeys((row.path, row.at[0]) for row in rows if not is_test(row.path)))
+            for place in self._dictionaries(name) if asked else ():
+                held = self.objects.held(place.operand(1 if place.value.op == "call" else 0), place)
+                if any(cls in each.mro for each in held.classes):
                     yield Taken(place, cls, name, asked)
 
     def _computed(self) -> Iterator[tuple[ClassDef, str]]:
@@ -79,16 +81,27 @@ class LostMembers:
             module = self.change.before.module(cls.module.source.absolute) if self.change.is_changed(cls.path) else None
             old = module.classes.get(cls.qualname) if module is not None else None
             if old is not None:
-                computed = (name for name, method in cls.methods.items() if method.facts.is_property)
-                yield from ((cls, name) for name in computed if name in old.attributes and name not in old.methods)
+                plain = (name for name, method in cls.methods.items() if "property" in method.facts.decorators)
+                yield from ((cls, name) for name in plain if name in old.attributes and name not in old.methods)
 
-    def _dictionaries(self) -> Iterator[Place]:
+    def _dictionaries(self, name: str) -> Iterator[Place]:
+        """The places that take all that an object holds and hand it on as it is, without the key itself."""
         for row in self.after.occurrences("__dict__"):
             if row.unit is not None and row.unit.code.values[row.number].op == "attr":
-                yield Place(self.after.flow, row.unit, row.number)
-        for call in self.after.project.analysis(Queries).named("vars"):
-            if len(call.value.args) == len(("vars", "object")):
-                yield call
+                yield from self._handed_on(Place(self.after.flow, row.unit, row.number), name)
+        for unit in self.after.flow.mentions.calling("vars"):
+            for call in self.after.project.analysis(Queries).calls_in(unit):
+                if call.method == "vars" and len(call.value.args) == len(("vars", "object")):
+                    yield from self._handed_on(call, name)
+
+    @staticmethod
+    def _handed_on(place: Place, name: str) -> Iterator[Place]:
+        unit, values = place.unit, place.unit.code.values
+        users = [user for user in place.users if user.value.op != "mut"]
+        kept = all(user.value.op in _HANDING and user.method not in _TOLD for user in users)
+        put = any(value.op == "const" and value.data == name for value in values)
+        if users and kept and not put and not unit.is_receiver(values[place.number].args[-1]):
+            yield place
 
     def _lost(self) -> list[tuple[ClassDef, str, str]]:
         """Classes with what their objects had before and nothing gives them now."""

@@ -24,7 +24,8 @@ from validator.source import SourceFile
 _TELLING = re.compile(r"(?=.{5,80}$)(?=.*[A-Za-z])[\w./{}:%-]*\w[._/-]\w[\w./{}:%-]*")  # several words, no spaces
 _FILE = re.compile(r"[\w.-]*\w\.[a-z]\w{1,11}")  # a file of that name is looked for
 _PREFIX = re.compile(r"[A-Za-z]\w{2,}[_-]")  # of a name that ends in a number
-_NUMBERED = re.compile(r"\(*(\\d|\[\d|\*|\{)")  # how a pattern goes on where a number follows
+# How a pattern goes on where a number follows, and nothing but the end of a name behind it.
+_NUMBERED = re.compile(r"\(*(?:\\d|\[\d-\d\]|\*)[+*]?\)*(?:\\?\.\w+)?[$/]?")
 _SEVERAL = 2  # edits that replace one word by the same other one
 _SHORT = 3
 _NAMED = frozenset({"attribute", "field", "option", "parameter", "keyword", "function", "class"})  # kinds of names
@@ -115,11 +116,18 @@ class Texts:
         """A name with a number in it (`f"step_{step}"`) that a pattern of the program still looks for as it was, and
         none as it is."""
         old, new = _file_name(drop.old), _file_name(drop.new)
-        if not (_PREFIX.fullmatch(old) and _PREFIX.fullmatch(new)) or any(_patterns(self.change.after, new)):
+        if not (_PREFIX.fullmatch(old) and _PREFIX.fullmatch(new)) or any(_beginning(self.change.after, new)):
             return None
-        lines = tuple(dict.fromkeys(_patterns(self.change.after, old)))
+        here = drop.pair.new.path
+        found = dict.fromkeys(_patterns(self.change.after, old))
+        lines = tuple(each for each in found if each[0] == here or not self._has_names_of_its_own(each[0], old))
         at = drop.pair.new.module.source_text.at(drop.new)
         return Replaced(drop.pair.new, at, old, new, lines) if lines else None
+
+    def _has_names_of_its_own(self, path: str, prefix: str) -> bool:
+        """Whether the file of a pattern puts such names together itself: those are what it looks for."""
+        texts = (text for text, unit, _ in _texts_with(self.change.after, prefix) if unit.path == path)
+        return any(text.endswith(prefix) for text in texts)
 
     def _key(self, drop: Drop, old: str, new: str) -> Replaced | None:
         """A key under which a value is kept, while the function itself still looks it up under the old one; a key that
@@ -146,11 +154,12 @@ class Texts:
     def _left_by_its_value(self, drop: Drop, old: str) -> list[tuple[str, int]]:
         """Where a key is still looked up that was the name of the value kept under it (`info["top_p"] = args.top_p`)
         and is another one now, however common."""
-        held = _kept_under(drop.edit.new.node, drop.new) if drop.edit.new is not None else None
-        if held is None or last_name(held) != old or not is_telling(old):
+        kept = _kept_under(drop.edit.new.node, drop.new) if drop.edit.new is not None else None
+        if kept is None or last_name(kept.value) != old or not is_telling(old):
             return []
         asked = (row for row in self._asked(old) if row.kind == "key" and row.role in ("asks", "tries"))
-        return [(row.path, row.at[0]) for row in asked if not self.change.wrote(row.path, row.at[0])]
+        same = (row for row in asked if row.unit is not None and _receiver_of(row) == last_name(kept.target))
+        return list(dict.fromkeys((row.path, row.at[0]) for row in same if not self.change.wrote(row.path, row.at[0])))
 
     def _asked(self, name: str) -> list[Occurrence]:
         """Where a name stands in the program as it is now, but for tests."""
@@ -272,17 +281,34 @@ class Texts:
         return Replaced(drop.pair.new, drop.pair.new.module.source_text.at(new), old.attr, new.attr, ())
 
 
-def _kept_under(node: ast.AST, key: ast.expr) -> ast.expr | None:
+class _Kept(NamedTuple):
+    """A value that is kept under a key of something: `info["top_p"] = args.top_p`."""
+
+    target: ast.expr
+    value: ast.expr
+
+
+def _kept_under(node: ast.AST, key: ast.AST) -> _Kept | None:
     """What a statement keeps under a key."""
     for each in ast.walk(node):
-        if isinstance(each, ast.Assign):
-            if any(isinstance(target, ast.Subscript) and target.slice is key for target in each.targets):
-                return each.value
-        elif isinstance(each, ast.Dict):
-            for one, held in zip(each.keys, each.values, strict=True):
-                if one is key:
-                    return held
+        targets = each.targets if isinstance(each, ast.Assign) else []
+        for target in targets:
+            if isinstance(target, ast.Subscript) and target.slice is key and isinstance(each, ast.Assign):
+                return _Kept(target.value, each.value)
     return None
+
+
+def _receiver_of(row: Occurrence) -> str:
+    """The last name of what is asked for a key: `info` of `prompts.info.get("top_p")`."""
+    assert row.unit is not None
+    unit, values = row.unit, row.unit.code.values
+    for user in unit.users.get(row.number, ()):
+        value = values[user]
+        if value.op == "item" or value.op == "call" and values[value.args[0]].op == "attr":
+            held = value.args[0] if value.op == "item" else values[value.args[0]].args[0]
+            asked = values[unit.root(held)]
+            return str(asked.data) if asked.op == "attr" else unit.variables.get(unit.root(held), "")
+    return ""
 
 
 def _is_sought(side: Side, text: str) -> bool:
@@ -331,18 +357,30 @@ def _file_name(node: ast.AST | None) -> str:
     return text.rpartition("/")[2] if isinstance(text, str) else ""
 
 
-def _patterns(side: Side, prefix: str) -> Iterator[tuple[str, int]]:
-    """Where a regular expression or a wildcard looks for names that begin with a text and go on with a number."""
+def _texts_with(side: Side, part: str) -> Iterator[tuple[str, Unit, int]]:
+    """The texts of the program that have a part, with the place of each."""
     for source in side.project.files.values():
         module = side.project.modules.get(source.absolute)
-        if module is None or prefix.encode() not in source.data or is_test(source.path):
+        if module is None or part.encode() not in source.data or is_test(source.path):
             continue
         for unit in side.units(module).values():
             for value in unit.code.values:
-                text = value.data if value.op == "const" and isinstance(value.data, str) else ""
-                _, found, rest = text.partition(prefix)
-                if found and _NUMBERED.match(rest):
-                    yield unit.path, unit.at(value.at)[0]
+                if value.op == "const" and isinstance(value.data, str) and part in value.data:
+                    yield value.data, unit, unit.at(value.at)[0]
+
+
+def _patterns(side: Side, prefix: str) -> Iterator[tuple[str, int]]:
+    """Where a regular expression or a wildcard looks for names that are a text with a number behind it."""
+    for text, unit, line in _texts_with(side, prefix):
+        before, _, rest = text.partition(prefix)
+        if (not before or before[-1] in "^/") and _NUMBERED.fullmatch(rest):
+            yield unit.path, line
+
+
+def _beginning(side: Side, prefix: str) -> Iterator[str]:
+    """The texts with which names may be compared that begin so, or the patterns that look for them."""
+    texts = (text for text, _, _ in _texts_with(side, prefix))
+    return (text for text in texts if text == prefix or _NUMBERED.match(text.partition(prefix)[2]))
 
 
 def _joined(side: Side, template: str) -> Iterator[tuple[Unit, int]]:
