@@ -318,6 +318,16 @@ torchrun --nproc_per_node 8 train.py
 # file: two.sh
 torchrun --nproc_per_node 4 train.py
 """,
+    # weights on one rank alone
+    """\
+# file: fsdp.yaml
+compute_environment: LOCAL_MACHINE
+distributed_type: FSDP
+num_processes: 8
+fsdp_config:
+  fsdp_sync_module_states: false  # error: MP705
+  cpu_ram_efficient_loading: true
+""",
 )
 
 CORRECT = (
@@ -439,5 +449,21 @@ tensor = 2
 [training]
 local_batch_size = 4
 global_batch_size = 104
+""",
+    # what is left of another engine
+    """\
+# file: fsdp.yaml
+compute_environment: LOCAL_MACHINE
+distributed_type: FSDP
+num_processes: 8
+fsdp_config:
+  fsdp_sync_module_states: false
+# file: other.yaml
+compute_environment: LOCAL_MACHINE
+distributed_type: MULTI_GPU
+num_processes: 8
+fsdp_config:
+  fsdp_sync_module_states: false
+  fsdp_cpu_ram_efficient_loading: true
 """,
 )

@@ -329,4 +329,13 @@ optimizer:
   "zero_optimization": {"stage": 3, "cpu_offload": true, "cpu_offload_params": true}
 }
 """,
+    # a key without its prefix
+    """\
+# file: fsdp.yaml
+compute_environment: LOCAL_MACHINE
+num_processes: 8
+fsdp_config:
+  cpu_ram_efficient_loading: true
+  fsdp_version: 2
+""",
 )
