@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rules.launch._reading.own_checks import Refusal
 
 RULE = Rule(
-    "MP705", "constraint-violated", "error", "0.1.0", (*TOKENS, "parallel", "zero_optimization"),
+    "MP705", "constraint-violated", "error", "0.1.0", (*TOKENS, "parallel", "zero_optimization", "fsdp_config"),
     ("shell", "python", "json", "yaml", "toml"),
 )  # fmt: skip
 
