@@ -19,8 +19,10 @@ What it does
     for them, or where nothing is done with it but to compare it with other texts, or a key of JSON on a command line
     which was a parameter's name. So with a key by which what a file holds is asked, and that nothing puts there, where
     the one of before is still written to the file of the same name, or is put somewhere while nobody asks for it any
-    more, and is the new one spelled otherwise. Silent where the change itself writes the old text
-    too, as an alias, or the new one in a statement that stands for none with the old one.
+    more, and is the new one spelled otherwise. Reports also a name with a number (`f"step_{step}"`) for which a pattern
+    still looks as it was, and a key that was the name of the value under it (`info["top_p"] = args.top_p`) while the
+    same is asked for the old one. Silent where the change itself writes the old text too, as an alias, or the new one
+    in a statement that stands for none with the old one.
 
 Why is this bad
     Who writes and who reads no longer mean the same: a checkpoint that is not found, a KeyError, a setting that is not

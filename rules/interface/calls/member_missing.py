@@ -1082,4 +1082,47 @@ class Router(torch.nn.Module):
 
 print(Router(3).run())
 """,
+    # methods bound under computed names, or to other objects; another object than one of the class
+    """\
+import types
+
+
+class Hooked:
+    def __init__(self):
+        self.value = 1
+
+
+def add(target, name, function):
+    setattr(target, name, types.MethodType(function, target))
+
+
+def scaled(self, by):
+    return self.value * by
+
+
+def main():
+    one = Hooked()
+    add(one, "scaled", scaled)
+    return one.scaled(2)
+
+
+class Shared:
+    def gather(self):
+        return self.weight
+
+
+def share(model):
+    model.gather = types.MethodType(Shared.gather, model)
+
+
+class Logger:
+    def __new__(cls):
+        if not hasattr(cls, "one"):
+            cls.one = __import__("logging").getLogger("a")
+        return cls.one
+
+
+def report():
+    Logger().warning("done")
+""",
 )

@@ -20,6 +20,7 @@ from validator.facts.model import Assign, Call, Guard
 from validator.flow.constructors import takes_more
 from validator.flow.program.flow import Flow
 from validator.flow.queries.base import Place
+from validator.ir.expressions import MADE_UP
 from validator.models.members import is_known, listed, of_base
 from validator.models.members.classes import members_of, set_outside
 from validator.project import ClassDef, Method, Project
@@ -87,6 +88,16 @@ class Members:
         return self._is_spelled_out(cls) and not self._mixed_in_elsewhere(cls) and cls not in self._lending
 
     @cached_property
+    def _filled_from_outside(self) -> frozenset[ClassDef]:
+        """The classes whose objects get attributes under computed names from code that is not theirs."""
+        found: set[ClassDef] = set()
+        for unit in self.flow.units(iter(self.flow.stores.writers(MADE_UP))):
+            owners = (v.args[0] for v in unit.code.values if v.op == "store_attr" and v.data == MADE_UP)
+            others = (Place(self.flow, unit, owner) for owner in owners if not unit.is_receiver(owner))
+            found.update(o[1] for other in others for o in other.closed.each if o[0] in ("inst", "self"))
+        return frozenset(found)
+
+    @cached_property
     def _lending(self) -> frozenset[ClassDef]:
         """The classes whose methods code binds to objects of others: `MethodType(Sharded.gather, model)`."""
         rows = self.project.calls("MethodType")
@@ -99,7 +110,8 @@ class Members:
             return False
         if any(self._adds_unlisted(each) for each in cls.mro):
             return False
-        if not (self._given_bases | self._made_classes.open_bases).isdisjoint(cls.mro):
+        given = self._given_bases | self._made_classes.open_bases | self._filled_from_outside
+        if not given.isdisjoint(cls.mro):
             return False
         return all(self._lists_own(each) for each in cls.mro)
 
