@@ -277,26 +277,7 @@ def told(kl, stats):
     return stats
 """
 
-_OVERLAPPED = """\
-# before: bucket.py
-import torch.distributed as dist
-
-
-class Bucket:
-    def __init__(self, data, shard, overlap, sharded):
-        self.data, self.shard, self.overlap, self.sharded = data, shard, overlap, sharded
-        self.work = None
-
-    def start(self):
-        if self.sharded:
-            self.work = dist.reduce_scatter_tensor(self.shard, self.data, async_op=self.overlap)
-        else:
-            self.work = dist.all_reduce(self.data, async_op=self.overlap)
-
-    def finish(self):
-        if self.overlap:
-            self.work.wait()
-# file: bucket.py
+_BUCKET = """\
 import torch.distributed as dist
 
 
@@ -315,6 +296,8 @@ class Bucket:
         {finish}
             self.work.wait()
 """
+_ASKED = _BUCKET.format(first="self.overlap", second="self.overlap", finish="if self.overlap:", mark="")
+_OVERLAPPED = f"# before: bucket.py\n{_ASKED}# file: bucket.py\n{_BUCKET}"
 
 INCORRECT = (
     # a constructor reads what one rank writes

@@ -328,6 +328,16 @@ fsdp_config:
   fsdp_sync_module_states: false  # error: MP705
   cpu_ram_efficient_loading: true
 """,
+    # a file of Accelerate without its environment
+    """\
+# file: mesh.yaml
+num_processes: 8  # error: MP705
+distributed_type: FSDP
+fsdp_config:
+  fsdp_version: 2
+parallelism_config:
+  parallelism_config_tp_size: 3  # error: MP705
+""",
 )
 
 CORRECT = (

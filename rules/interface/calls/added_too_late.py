@@ -1,9 +1,9 @@
 """What is put into a list or dictionary after its last use.
 
 What it does
-    Reports additions (`rows += [x]`, `rows.append(x)`, `options.update(x)`, `options["x"] = 1`) to a list, set or
-    dictionary that the function has made or copied itself, where nothing reads it afterwards although the function has
-    read what the variable held before. Silent where something may have kept the object: it was stored, returned,
+    Reports additions (`rows += [x]`, `rows.append(x)`, `options.update(x)`) to a list, set or dictionary that the
+    function has made or copied itself, where nothing reads it afterwards although the function has read what the
+    variable held before. Silent where something may have kept the object: it was stored, returned,
     passed to a function, or a function inside reads the variable.
 
 Why is this bad
@@ -107,11 +107,9 @@ class Container:
         made = self.made
         fresh = made.value.op in _DISPLAYS or made.value.op == "call" and made.method in _MAKERS
         names = [name for name, numbers in self.unit.code.definitions.items() if made.number in numbers]
-        return (
-            fresh
-            and len(names) == 1
-            and all(self._is_let_go(each, user) for each in self._versions for user in each.users)
-        )
+        if not fresh or len(names) != 1:
+            return False
+        return all(self._is_let_go(each, user) for each in self._versions for user in each.users)
 
     @property
     def _versions(self) -> list[Place]:
@@ -132,9 +130,8 @@ class Container:
         if value.op != "call" or user.method not in _COPYING or version.number not in value.args[1:]:
             return False
         by_name = dict(zip(value.args[1:], value.data.names, strict=True))[version.number] is not None
-        return (
-            not by_name and user.method not in user.flow.project.defined
-        )  # else some class of the project may keep it
+        may_keep = user.method in user.flow.project.defined  # some class of the project
+        return not by_name and not may_keep
 
     def gets_the_same(self, added: Place) -> bool:
         """Whether the same is added elsewhere, where it is read: what each round of a loop does, done once more."""

@@ -32,6 +32,7 @@ _TEXTS = frozenset({
     "backend", "dtype", "attn", "optimizer", "advantage", "model", "critic_model", "compile", "config_file",
     "engine_dtype", "engine_logprobs", "ratio_weights", "ratio_rejects",
 })  # fmt: skip
+_OF_ACCELERATE = ("compute_environment", "parallelism_config")  # keys of its files, at the top
 _NUMBERS = frozenset({"kl_coefficient", "top_p", "min_p", "temperature", "ratio_cap", "engine_share"})
 _SPELLINGS = {
     "bfloat16": "bf16", "float16": "fp16", "half": "fp16", "float32": "fp32", "fp32": "fp32", "float": "fp32",
@@ -391,7 +392,7 @@ def _standing_alone(path: str, settings: Settings) -> Iterator[Configuration]:
     if _is_deepspeeds(settings):
         framework = named("deepspeed.json")
         implied = {"backend": "deepspeed"}
-    elif settings.get("compute_environment") is not None and settings.get("num_processes") is not None:
+    elif settings.get("num_processes") is not None and any(settings.get(mark) is not None for mark in _OF_ACCELERATE):
         framework, implied = named("accelerate.yaml"), {}
     elif path.endswith(".toml") and settings.get("parallelism") is not None:
         framework = next(each for each in frameworks() if each.backend == "torchtitan")

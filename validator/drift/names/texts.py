@@ -329,14 +329,21 @@ def _holders(unit: Unit, number: int) -> Iterator[int]:
     return (user for user in unit.users.get(number, ()) if unit.code.values[user].op in ("tuple", "list", "set"))
 
 
-def constants(side: Side, text: str) -> Iterator[tuple[Unit, int]]:
-    """Where a text stands in the program, but for tests."""
+def _units_with(side: Side, text: str, foreign: bool = True) -> Iterator[Unit]:
+    """The units of the files that have a text, but for tests. `foreign`: also of what the program brings along."""
+    data = text.encode()
     for source in side.project.files.values():
         module = side.project.modules.get(source.absolute)
-        if module is not None and text.encode() in source.data and not is_test(source.path):
-            for unit in side.units(module).values():
-                rows = enumerate(unit.code.values)
-                yield from ((unit, number) for number, v in rows if v.op == "const" and v.data == text)
+        left_out = is_test(source.path) or not foreign and is_foreign(source.path)
+        if module is not None and data in source.data and not left_out:
+            yield from side.units(module).values()
+
+
+def constants(side: Side, text: str) -> Iterator[tuple[Unit, int]]:
+    """Where a text stands in the program, but for tests."""
+    for unit in _units_with(side, text):
+        rows = enumerate(unit.code.values)
+        yield from ((unit, number) for number, v in rows if v.op == "const" and v.data == text)
 
 
 def _templates(drop: Drop) -> tuple[str, str] | None:
@@ -359,14 +366,10 @@ def _file_name(node: ast.AST | None) -> str:
 
 def _texts_with(side: Side, part: str) -> Iterator[tuple[str, Unit, int]]:
     """The texts of the program that have a part, with the place of each."""
-    for source in side.project.files.values():
-        module = side.project.modules.get(source.absolute)
-        if module is None or part.encode() not in source.data or is_test(source.path):
-            continue
-        for unit in side.units(module).values():
-            for value in unit.code.values:
-                if value.op == "const" and isinstance(value.data, str) and part in value.data:
-                    yield value.data, unit, unit.at(value.at)[0]
+    for unit in _units_with(side, part):
+        for value in unit.code.values:
+            if value.op == "const" and isinstance(value.data, str) and part in value.data:
+                yield value.data, unit, unit.at(value.at)[0]
 
 
 def _patterns(side: Side, prefix: str) -> Iterator[tuple[str, int]]:
@@ -385,16 +388,11 @@ def _beginning(side: Side, prefix: str) -> Iterator[str]:
 
 def _joined(side: Side, template: str) -> Iterator[tuple[Unit, int]]:
     """The f-strings of a side that have given pieces between their places."""
-    piece = max(template.split("{}"), key=len).encode()
-    for source in side.project.files.values():
-        module = side.project.modules.get(source.absolute)
-        if module is None or piece not in source.data or is_test(source.path) or is_foreign(source.path):
-            continue
-        for unit in side.units(module).values():
-            values = unit.code.values
-            for number, value in enumerate(values):
-                if value.op == "join" and template == "".join(_piece(values[each]) for each in value.args):
-                    yield unit, number
+    for unit in _units_with(side, max(template.split("{}"), key=len), foreign=False):
+        values = unit.code.values
+        for number, value in enumerate(values):
+            if value.op == "join" and template == "".join(_piece(values[each]) for each in value.args):
+                yield unit, number
 
 
 def _setting(unit: Unit, number: int) -> str:
