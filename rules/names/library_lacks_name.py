@@ -5,9 +5,9 @@ What it does
     (`torch.arrange(3)`), against the public names that these modules have in any release: of torch from 1.13 on, and of
     several releases of transformers, trl, accelerate, peft, datasets, deepspeed and pytorch_lightning. An error where
     all releases between the first and the last were read, and those that the requirements beside the code admit are
-    among them; else a warning. Silent where the error is caught, the name or the release asked for first, or where some
-    code sets the name; for private names, what packages for devices add (`torch.npu`), and modules that may have any
-    name.
+    among them; else a warning. Silent where the error is caught or was before
+    (`except AttributeError:`), the name or the release asked for first, or where some code sets the name; for private
+    names, what packages for devices add (`torch.npu`), and modules that may have any name.
 
 Why is this bad
     ImportError or AttributeError, when the line runs: after hours where it is behind the first checkpoint.
@@ -116,6 +116,11 @@ try:
     world = dist.get_worldsize()
 except AttributeError:
     world = 1
+
+try:
+    check = torch._assert
+except AttributeError:
+    check = torch.Assert
 
 if hasattr(torch, "arrange"):
     x = torch.arrange(3)

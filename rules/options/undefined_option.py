@@ -656,4 +656,33 @@ if __name__ == "__main__":
     misc.init_distributed_mode(args)
     print(args.lr, args.gpu)
 """,
+    # options that come to nobody: the class does not take this call (MP168)
+    """import argparse
+
+
+class Config:
+    hidden = 8
+
+
+class Sized:
+    def __init__(self, args, config, labels):
+        self.size = config.hidden * labels
+
+
+class Plain:
+    def __init__(self, config, labels):
+        self.size = config.hidden * labels
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--sized", action="store_true")
+    args = parser.parse_args()
+    model = Sized if args.sized else Plain
+    print(model(args, Config(), labels=2).size)
+
+
+if __name__ == "__main__":
+    main()
+""",
 )

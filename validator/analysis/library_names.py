@@ -150,6 +150,6 @@ def _is_guarded(row: Import) -> bool:
 
 def _is_asked_for(place: Place) -> bool:
     """Whether an attribute is asked for where code reckons with its absence."""
-    if place.may_lack(place.value.data) or place.catches("*"):
+    if place.may_lack(place.value.data) or place.catches("*") or place.after_missing_name:
         return True
     return any(_RELEASE.search(word) for test in place.tests for word in test.words)

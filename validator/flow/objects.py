@@ -141,7 +141,7 @@ class Objects:
         exact = frozenset(o[1] for o in objs if o[0] in OBJECTS)
         below = frozenset(o[1] for o in objs if o[0] == "self")
         known = bool(exact) and all(o[0] in OBJECTS for o in objs) and not (user and _is_of_unknown_class(place, user))
-        return Held(exact, below, known and not _may_be_data(place))
+        return Held(exact, below, known and not may_be_data(place))
 
     def groups(self, place: Place) -> dict[frozenset[ClassDef], ClassDef | None]:
         """The classes of the objects that come to a place together: those that one object keeps under an attribute,
@@ -149,9 +149,9 @@ class Objects:
         given = computed(self.flow, place.root.unit, place.root.number)  # `Strategy.get()` gives `cls._strategy`
         root = place._replace(unit=given.unit, number=given.number).root if given is not None else place.root
         if root.value.op == "phi":  # one of several attributes: each by itself
-            ways = _ways(root)
-            if all(way.value.op == "attr" for way in ways):
-                return {made: owner for way in ways for made, owner in self.groups(way).items()}
+            each_way = ways(root)
+            if all(way.value.op == "attr" for way in each_way):
+                return {made: owner for way in each_way for made, owner in self.groups(way).items()}
         if root.value.op != "attr":
             return {_made(self._closed(place)): None}
         found: dict[frozenset[ClassDef], ClassDef | None] = {}
@@ -467,7 +467,7 @@ def _run(callee: Val) -> Iterator[Method]:
             yield from [method] if method is not None else ()
 
 
-def _ways(root: Place) -> list[Place]:
+def ways(root: Place) -> list[Place]:
     """The values that a variable may be, before the calls that were given them."""
     seen, queue, found = {root.number}, [root], list[Place]()
     for each in queue:
@@ -478,10 +478,12 @@ def _ways(root: Place) -> list[Place]:
     return found
 
 
-def _may_be_data(place: Place) -> bool:
+def may_be_data(place: Place) -> bool:
     """Whether one of the ways to a variable gives it what a library computes: no object that could be told."""
     unit, vals = place.unit, place.result.vals
     roots = {unit.root(number) for number in origins(unit, place.number)}
+    if any(unit.code.values[root].op == "enter" and may_be_data(place.value_at(root).operand(0)) for root in roots):
+        return True
     ways = {number for root in roots for number in origins(unit, root) if unit.code.values[number].op == "call"}
     return any(not vals[number].objs for number in ways)
 

@@ -97,6 +97,7 @@ back, where they are left, the state that they were entered with.
 {name = result}` (`as it`: it varies as the object does), `axes`, `bases = [names]`, `forwards = true` (attributes that
 it lacks are those of what it keeps as `module`),
 `passes = {method = {parameter = [values]}}`: the library passes a method of a class below it one of these values.
+`enters = "another"`: `with` gives what it was made of, not the object itself.
 `batches = {method = position}`: the library passes a method of a class below it a batch of this rank's data there (its
 receiver is 0).
 `entrances = {name = {runs = method, before = count, unless = method}}`: calling `name` of a class below it runs this
@@ -256,6 +257,7 @@ class Library(NamedTuple):
     entrances: dict[str, dict[str, Any]] = {}  # noqa: RUF012  (name that is called -> what runs; see `[objects]`)
     passes: dict[str, dict[str, list[str]]] = {}  # noqa: RUF012  (method -> parameter -> what it may get)
     batches: dict[str, int] = {}  # noqa: RUF012  (method -> the position of the parameter that gets this rank's data)
+    enters: bool = False  # whether `with` gives what it was made of, and not itself
 
 
 class Hook(NamedTuple):
@@ -488,7 +490,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
                 row.get("iterates", ""), row.get("inside", ""), row.get("attributes", {}), tuple(row.get("bases", ())),
                 row.get("shards", False), row.get("generates", False), row.get("holds", False),
                 row.get("forwards", False), row.get("entrances", {}),
-                row.get("passes", {}), row.get("batches", {}),
+                row.get("passes", {}), row.get("batches", {}), row.get("enters") == "another",
             )  # fmt: skip
         pure = data.get("same", {})
         same.update(pure.get("calls", ()))

@@ -8,6 +8,7 @@ from functools import cached_property
 from validator.analysis.interfaces.members import Members
 from validator.flow import Flow
 from validator.flow.callgraph.spelled_arguments import origins
+from validator.flow.objects import may_be_data
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_test
 from validator.flow.values import NONE_OBJ
@@ -97,7 +98,7 @@ def _classes(place: Place) -> tuple[str, ...]:
     """The classes of libraries of which a value may be an object; none where it may be something else."""
     objs = [o for o in place.closed.each if o != NONE_OBJ and o[0] not in _BESIDE]
     told = all(o[0] == "made" and len(o) == 2 and "." in o[1] for o in objs)
-    return tuple(sorted(o[1] for o in objs)) if told else ()
+    return tuple(sorted(o[1] for o in objs)) if told and not may_be_data(place) else ()
 
 
 def _is_handed_on(call: Place) -> bool:

@@ -29,6 +29,8 @@ class Suspects:
         name = _called(call)
         if call.target == name and name in function.facts.bound or name in self._held:
             return True
+        if name.endswith(("[]", "()")):  # an entry of a table, or what a call gives: the name tells nothing
+            return True
         key = (name, tuple([argument.keyword for argument in call.args]), partial)
         if key not in self._known:
             rows = self._signatures.get(name, ())

@@ -75,6 +75,25 @@ def _add_keywords(keywords: dict[str, Val], value: Val) -> None:
             keywords["**"] = join2(keywords.get("**", BOTTOM), rest)
 
 
+def is_refused(unit: Unit, first: int, arguments: Arguments) -> bool:
+    """Whether a call raises TypeError for certain, behind `first` values that it does not pass itself: it passes more
+    than the unit takes, a keyword that is none of its parameters, or one parameter twice. What runs all the same is
+    another function than this one (`Model(args, config)` on one of three classes), so nothing of it arrives here."""
+    names = [name for name, _ in arguments]
+    if "*" in names or unit.method is not None and unit.method.facts.decorators:
+        return False
+    params = unit.code.params
+    placed = [name for name, kind in params if kind in ("pos", "any")]
+    count = first + sum(name in (None, "@") for name in names)
+    if count > len(placed) and all(kind != "*" for _, kind in params):
+        return True
+    keywords = {name for name in names if name not in (None, "@", "**")}
+    known = {name for name, kind in params if kind in ("any", "kw")}
+    if keywords - known and all(kind != "**" for _, kind in params):
+        return True
+    return any(name in keywords and kind == "any" for name, kind in params[: min(count, len(placed))])
+
+
 def before_own(at: Evaluation, number: int, first: int, positional: list[Val]) -> int:
     """How many parameters are filled before what the call passes: by the receiver, or by a `partial`; below 0
     where what is called is passed itself (`submit(function, argument)`)."""

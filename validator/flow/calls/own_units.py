@@ -17,6 +17,7 @@ from validator.flow.calls.arguments import (
     Spreads,
     before_own,
     bind,
+    is_refused,
     spreads_of,
     told_apart,
 )
@@ -26,7 +27,7 @@ from validator.flow.foreign import is_unknown
 from validator.flow.program.answers import Result, Site, Target
 from validator.flow.program.return_tests import open_returns
 from validator.flow.substitution import instantiated
-from validator.flow.values import NOT_YET, UNKNOWN, Obj, Val, join2, join_ways, obj, of_one
+from validator.flow.values import BOTTOM, NOT_YET, UNKNOWN, Obj, Val, join2, join_ways, obj, of_one
 
 if TYPE_CHECKING:
     from validator.flow.evaluation import Evaluation
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 def call_unit(at: Evaluation, number: int, unit: Unit, first: list[Val], arguments: Arguments) -> Val:
     """Run a unit of the project with the arguments of a call, behind `first`: its receiver, if it has one."""
+    if is_refused(unit, len(first), arguments):
+        return run(at, number, unit, first + [BOTTOM] * (len(unit.code.params) - len(first)), {})
     spreads = spreads_of(arguments)
     positional, keywords = told_apart(unit, first, arguments, spreads)
     return run(at, number, unit, positional, keywords, spreads, before_own(at, number, len(first), positional))

@@ -79,6 +79,8 @@ def enter(at: Evaluation, number: int, manager: Val, is_async: bool = False) -> 
         elif o[0] in ("inst", "self"):
             if (unit := method_of(at, o, "__aenter__" if is_async else "__enter__")) is not None:
                 found.append(run(at, number, unit, [of_one(o)], {}))
+        elif o[0] == "made" and at.models.library(o[1]).enters:
+            found.append(UNKNOWN)
         else:
             found.append(Val(frozenset({o}), state=manager.state))
     return join(found) if found else manager

@@ -20,6 +20,7 @@ from validator.domains.axes import WHOLE, Axes, axes_of, meets
 from validator.domains.spmd import NONE, UNIFORM, Causes, only, rank, varying
 from validator.facts.model import At
 from validator.flow.calls.groups import axes_in
+from validator.flow.control import reachable
 from validator.flow.merging.conditions import truth_of
 from validator.flow.program.answers import Operation, Result, Target
 from validator.flow.program.flow import Flow
@@ -35,6 +36,7 @@ _STANDARD = frozenset({*dir(builtins), "builtins", *sys.stdlib_module_names})
 _OF_CLASSES = frozenset({"isinstance", "issubclass", "type", "__class__"})
 _ASKING = _OF_CLASSES | {"hasattr"}
 _SIGNATURES = frozenset({"signature", "getfullargspec", "getargspec", "__code__"})
+_MISSING = frozenset({"AttributeError", "ImportError", "ModuleNotFoundError"})
 _CALLED = frozenset({"attr", "name", "param", "free", "import"})
 
 
@@ -104,6 +106,17 @@ class Place(NamedTuple):
     def is_tried(self) -> bool:
         """Whether an `except` may take what is raised here; a `finally` takes nothing."""
         return bool(self._clauses)
+
+    @property
+    def after_missing_name(self) -> bool:
+        """Whether it runs in an `except` clause alone that takes what a missing name or module raises."""
+        code, control = self.unit.code, self.unit.control
+        if self.value.block in control.without_exceptions:
+            return False
+        clauses = (
+            value for value in code.values if value.op == "caught" and any(name in str(value.data) for name in _MISSING)
+        )
+        return any(self.value.block in reachable(code, start=value.block) for value in clauses)
 
     @property
     def _clauses(self) -> list[Value]:
