@@ -80,7 +80,7 @@ def check_project(project: Project) -> Iterator[Finding]:
             continue
         params = _parameters(project, symbol, registered=not any(section.given for section in sections))
         if params is not None:
-            fitting = (section for section in sections if section.given or _fits_mostly(section, params))
+            fitting = (section for section in sections if _is_passed_by_name(section, params))
             found += [(section, list(_unknown(project, section, symbol, params))) for section in fitting]
     odd = {by: _odd(found, by) for by in ("made", "under")}
     for section, findings in found:
@@ -267,10 +267,12 @@ def _unknown(
         )
 
 
-def _fits_mostly(section: _Section, params: tuple[Param, ...]) -> bool:
-    """Whether most keys of a section are parameters: it is passed by `**`, not as a whole."""
+def _is_passed_by_name(section: _Section, params: tuple[Param, ...]) -> bool:
+    """Whether the keys of a section are passed by their names, and not the section as a whole: some of several are
+    parameters; most, where nothing says that a program reads it."""
     names = {param.name for param in params}
-    return 2 * sum(key in names for key, _ in section.keys) > len(section.keys)
+    known = sum(key in names for key, _ in section.keys)
+    return known > 0 or len(section.keys) < 2 if section.given else 2 * known > len(section.keys)
 
 
 def _missing(sections: list[_Section], symbol: Missing) -> Finding:
@@ -693,4 +695,20 @@ SECTIONS = [{"_target_": "rl.registry.build", "width": 3}, {"kind": "rl.registry
     _REGISTERED.format(default="True", key="skip", mark=""),
     # another class of that name takes the section as a whole
     _REGISTERED.format(default="True", key="skip", mark="") + "  rate: 1\n  beta: 2\n  decay: 3\n  warm: 4\n",
+    # a section that its reader passes on as a whole
+    """\
+# file: rl/__init__.py
+# file: rl/methods.py
+class Method:
+    def __init__(self, *, cfg, models):
+        self.cfg, self.models = cfg, models
+        self.kind = read(cfg, "kind")
+def read(cfg, name):
+    return cfg.method[name]
+# file: config.yaml
+method:
+  _target_: rl.methods.Method
+  attention: vsa
+  steps: 4
+""",
 )

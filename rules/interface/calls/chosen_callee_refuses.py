@@ -62,6 +62,9 @@ def _is_told(place: Place, callee: Place) -> bool:
     set beside it, compares a text, or asks the class itself."""
     choosing = [callee, *ways(callee)]
     asked = {word for way in choosing for word in _behind(way)}
+    for kept, value in enumerate(place.unit.code.values):  # `self.is_sharded = kind == "sharded"`
+        if value.op == "store_attr" and not asked.isdisjoint(_behind(place.value_at(kept).operand(1))):
+            asked.add(value.data)
     blocks = {way.value.block for way in choosing}
     for test in (*place.tests, *_settled(place)):
         parts = list(test.parts)
@@ -276,6 +279,19 @@ def refused(name, config):
 def asserted(name, config):
     assert name != "sharded"
     return MODELS[name](config)
+
+
+class Built:
+    def __init__(self, kind, config):
+        self.is_sharded = kind == "sharded"
+        if kind == "sharded":
+            model = Sharded
+        else:
+            model = Plain
+        if self.is_sharded:
+            self.model = model(config, 8)
+        else:
+            self.model = model(config)
 
 
 def asked(name, config):
