@@ -113,7 +113,7 @@ def _asks(test: Place) -> bool:
         return _asks(test.operand(0))
     if value.op == "compare":
         return value.data in _ASKING
-    return value.op in ("attr", "name") or (value.op == "call" and test.method == "hasattr")
+    return value.op in ("attr", "name", "item") or (value.op == "call" and test.method in ("hasattr", "get"))
 
 
 def _report(call: Place, way: _Way) -> Finding:
@@ -175,6 +175,17 @@ def peers():
 def train(model, loader):
     for batch in loader:
         dist.all_reduce(model(batch), group=peers())
+""",
+    # what is loaded at the first batch, told by an entry
+    """
+import torch.distributed as dist
+
+class Stage:
+    def forward(self, batch, args):
+        if not args.loaded["transformer"]:
+            self.group = dist.new_group([0, 1])  # error: MP517
+            args.loaded["transformer"] = True
+        dist.all_reduce(batch["loss"], group=self.group)
 """,
 ]
 
