@@ -11,12 +11,14 @@ What it does
     between; and two, behind one at its place, of which each stands in the place of the one before, up to one without a
     name. Also of actors, of modules that are called, of what processes are given to run, and of methods that a text
     names (`llm.collective_rpc("update", args=(…))`). Where several definitions may be reached, all must have these
-    parameters in this order. Silent in the function itself, behind a test of the two, where the function passes them to
-    it in the other order too, where a statement exchanges the two, where their names are those of the two ways of one
-    thing (`scatter_dim`, `gather_dim`), where a name, or a condition around the call, says that the exchange is meant
-    (`swap`, `reverse`, `transpose`), where the result is turned round (`-margin(b, a)`, `1 - p(b, a)`, `scores(b,
-    a).T`), where the function is there for the exchange alone (it does nothing else, one beside it passes the two
-    straight, `text_to_image` is its name), and where what is called gives the same in either order.
+    parameters in this order; or one must have them in the other order and all others in that of the call, where the
+    function itself chose among them (`cls = KINDS[kind]`) and no condition around the call knows which it is. Silent in
+    the function itself, behind a test of the two, where the function passes them to it in the other order too, where a
+    statement exchanges the two, where their names are those of the two ways of one thing (`scatter_dim`, `gather_dim`),
+    where a name, or a condition around the call, says that the exchange is meant (`swap`, `reverse`, `transpose`),
+    where the result is turned round (`-margin(b, a)`, `1 - p(b, a)`, `scores(b, a).T`), where the function is there for
+    the exchange alone (it does nothing else, one beside it passes the two straight, `text_to_image` is its name), and
+    where what is called gives the same in either order.
 
 Why is this bad
     Nothing fails where both are of one type: the wrong matrix is decomposed, the wrong model is the reference.
@@ -35,6 +37,7 @@ from typing import NamedTuple
 
 from rules.interface.calls.dispatched_call_refused import methods_asked_for
 from validator.analysis.commands.same_names import singular
+from validator.analysis.interfaces.chosen import is_chosen_here
 from validator.analysis.symmetric import is_symmetric
 from validator.facts.model import At, Call, Guard, Param
 from validator.finding import Finding, Related
@@ -98,7 +101,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             rows = by_name.get(name, of_objects)
             named = _with_keys(objects, function, call) if name in by_name else call
             names = _names(named)
-            if not handed and not any(_misplaced(named, params, names) for params in rows):
+            chosen = len(names) > 1 and (call.target in function.facts.bound or call.target.endswith(("[]", "()")))
+            if not handed and not chosen and not any(_misplaced(named, params, names) for params in rows):
                 continue
             place = objects.call_at(function.module, call.at)
             if place is not None:
@@ -155,11 +159,13 @@ def _checked(objects: Objects, function: Method, call: Call, place: Place) -> It
     reached = objects.reached_by(callee, place)
     names = _names(seen)
     rows = [_misplaced(seen, _positional(each.params), names) for each in reached.callees]
-    if not rows or None in rows or len(set(rows)) != 1 or any(each.given for each in reached.callees):
+    if not rows or any(each.given for each in reached.callees):
         return
     if not reached.complete and len(callee.closed.objs - UNKNOWN.objs) > len(reached.callees):
         return  # one of many things that may be called
     target, found = reached.callees[0], rows[0]
+    if None in rows or len(set(rows)) != 1:
+        target, found = _of_one(place, reached.callees, rows, names) or (target, None)
     if found is None or target.place is function or go_back(*found.names):
         return
     if call.target == "cls" and not _are_passed_to(function, found.names):
@@ -171,6 +177,23 @@ def _checked(objects: Objects, function: Method, call: Call, place: Place) -> It
     if _is_adapter(function, place, call, found) or _is_symmetric(target, found):
         return
     yield _report(function, call.at, target.name, target.place, found)
+
+
+def _of_one(
+    place: Place, callees: Sequence[Callee], rows: list[Swapped | None], names: list[str]
+) -> tuple[Callee, Swapped] | None:
+    """The one of several that were chosen before which has two parameters of just these names in the other order, while
+    all others have them in that of the call."""
+    crossed = [(each, row) for each, row in zip(callees, rows, strict=True) if row is not None]
+    if len(callees) < 2 or len({row for _, row in crossed}) != 1 or len(crossed) == len(callees):
+        return None
+    callee, row = crossed[0]
+    here = [names.index(name) for name in row.names]
+    straight = [_positional(each.params) for each, other in zip(callees, rows, strict=True) if other is None]
+    exact = row.names == row.params[::-1]
+    if exact and all([params[at] for at in here if at < len(params)] == [*row.names] for params in straight):
+        return (callee, row) if is_chosen_here(place) else None
+    return None
 
 
 def _are_passed_to(function: Method, names: tuple[str, str]) -> bool:
@@ -599,6 +622,25 @@ class Draft:
     def from_pretrained(cls, path, top_k=10, depth=5):
         return cls(path, top_k, depth)  # error: MP145
 """,
+    # one of several classes has them in another order
+    """\
+class Dataset:
+    def __init__(self, rows, tokenizer, strategy):
+        self.rows, self.tokenizer, self.strategy = rows, tokenizer, strategy
+
+
+class Paired:
+    def __init__(self, rows, strategy, tokenizer):
+        self.rows, self.tokenizer, self.strategy = rows, tokenizer, strategy
+
+
+KINDS = {"plain": Dataset, "paired": Paired}
+
+
+def build(kind, rows, tokenizer, strategy):
+    cls = KINDS[kind]
+    return cls(rows, tokenizer, strategy)  # error: MP145
+""",
 ]
 
 CORRECT = [
@@ -836,5 +878,26 @@ class View:
     def after_move(cls, view):
         player, opponent = view.player, view.opponent
         return cls(opponent, player, view.turn + 1)
+""",
+    # the one that has them in another order is not meant here
+    """\
+class Dataset:
+    def __init__(self, rows, tokenizer, strategy):
+        self.rows, self.tokenizer, self.strategy = rows, tokenizer, strategy
+
+
+class Paired:
+    def __init__(self, rows, strategy, tokenizer):
+        self.rows, self.tokenizer, self.strategy = rows, tokenizer, strategy
+
+
+KINDS = {"plain": Dataset, "paired": Paired}
+
+
+def build(kind, rows, tokenizer, strategy):
+    cls = KINDS[kind]
+    if kind == "paired":
+        return cls(rows, strategy, tokenizer)
+    return cls(rows, tokenizer, strategy)
 """,
 ]

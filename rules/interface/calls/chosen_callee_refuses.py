@@ -20,17 +20,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.analysis.interfaces.binding import Misfit, advice, misfit_of, written
+from validator.analysis.interfaces.chosen import is_chosen_here
 from validator.facts.model import Call
 from validator.finding import Finding, Related
 from validator.flow.callgraph.refusable_calls import Suspects
-from validator.flow.objects import Callee, Objects, ways, with_given
+from validator.flow.objects import Callee, Objects, with_given
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_test
 from validator.project import Method, Project
 from validator.rule import Rule
 
 RULE = Rule("MP168", "chosen-callee-refuses", "warning", stable_since="1.1", solves=True)
-_CHOSEN = frozenset({"phi", "item", "call", "ifexp"})
 
 
 def check_project(project: Project) -> Iterator[Finding]:
@@ -44,86 +44,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             if not suspects.may_refuse(function, call, False):
                 continue
             place = objects.call_at(function.module, call.at)
-            if place is not None and not place.is_switched_off and _is_chosen_here(place):
+            if place is not None and not place.is_switched_off and is_chosen_here(place):
                 yield from _refusing(objects, function, call, place)
-
-
-def _is_chosen_here(place: Place) -> bool:
-    """Whether the function of a call chooses what is called: no method of an object, nothing that callers pass."""
-    callee = place.operand(0).root
-    if callee.value.op not in _CHOSEN or any(o[0] == "param" for o in callee.val.objs):
-        return False
-    handling = place.value.block not in place.unit.control.without_exceptions
-    return not place.is_tried and not handling and not _is_told(place, callee)
-
-
-def _is_told(place: Place, callee: Place) -> bool:
-    """Whether a condition around a call may know what was chosen: it asks for what the choice asks for, or for what was
-    set beside it, compares a text, or asks the class itself."""
-    choosing = [callee, *ways(callee)]
-    asked = {word for way in choosing for word in _behind(way)}
-    for kept, value in enumerate(place.unit.code.values):  # `self.is_sharded = kind == "sharded"`
-        if value.op == "store_attr" and not asked.isdisjoint(_behind(place.value_at(kept).operand(1))):
-            asked.add(value.data)
-    blocks = {way.value.block for way in choosing}
-    for test in (*place.tests, *_settled(place)):
-        parts = list(test.parts)
-        if any(part.value.op == "name" and part.value.data == "__name__" for part in parts):
-            continue  # how the file is started
-        if any(part.value.op == "phi" and part.value.block in blocks for part in parts):
-            return True
-        if any(map(_asks_text, parts)) or not asked.isdisjoint(_behind(test)):
-            return True
-    return False
-
-
-def _settled(place: Place) -> Iterator[Place]:
-    """The conditions of the function that have gone one way where a value is: those after which nothing else goes on,
-    too (`if name == "b": raise …`)."""
-    control, blocks = place.unit.control, place.unit.code.blocks
-    for branch, block in enumerate(blocks):
-        if block.end[0] == "branch" and any(control.leads(place.value.block, branch, way) for way in block.end[2:4]):
-            yield place.value_at(block.end[1])
-
-
-def _behind(value: Place) -> set[str]:
-    """The names by which a value is chosen: those of which it is made, and of the conditions that choose them."""
-    found: set[str] = set()
-    seen, queue = {value.number}, [value]
-    for each in queue:
-        found.update(_asked(each))
-        for part in (way for phi in each.parts if phi.value.op == "phi" for way in ways(phi)):
-            for other in (part, *part.tests_inside):
-                if other.number not in seen:
-                    seen.add(other.number)
-                    queue.append(other)
-    return found
-
-
-def _asked(value: Place) -> Iterator[str]:
-    """The names that an expression is about: of `args.sharded` and `group["sharded"]` the last."""
-    seen, queue = {value.number}, [value]
-    for each in queue:
-        found = each.value
-        if found.op in ("attr", "name"):
-            yield str(found.data)
-        elif found.op in ("param", "free"):
-            yield str(found.data[1])
-        elif found.op == "item" and isinstance(each.operand(1).value.data, str):
-            yield each.operand(1).value.data
-        else:
-            further = [each.operand(n) for n, number in enumerate(found.args) if number >= 0]
-            queue += (part for part in further if part.number not in seen)
-            seen.update(part.number for part in further)
-
-
-def _asks_text(part: Place) -> bool:
-    """Whether a text is compared, or passed to what looks into another; not the key of an entry."""
-    asks = part.value.op == "compare" or part.value.op == "call" and part.method not in ("get", "getattr", "hasattr")
-    return asks and any(
-        isinstance(part.operand(n).value.data, str) and part.operand(n).value.op == "const"
-        for n in range(len(part.value.args))
-    )
 
 
 def _refusing(objects: Objects, function: Method, call: Call, place: Place) -> Iterator[Finding]:

@@ -1,16 +1,17 @@
 """A result that is taken apart into another number of names than it has parts.
 
 What it does
-    Follows what is unpacked (`a, b = f(…)`, `for a, b in f(…)`) to the tuples that it may be: through functions of
-    the project, remote calls and `ray.get`, `await`, fields and what callers pass; a named tuple has as many parts as
+    Follows what is unpacked (`a, b = f(…)`, `for a, b in f(…)`) to the tuples that it may be: through functions of the
+    project, remote calls and `ray.get`, `await`, fields and what callers pass; a named tuple has as many parts as
     fields. Reported where all of them have another length; as a warning where one `return` has, which nothing that is
-    passed decides, or a flag for which the call passes what is now true and now false (`hidden=self.coefficient >
-    0`). What comes from callers alone is a warning, and what is asked of an object that is not known, where each
-    method of the project that bears the name gives another length, and no known library has one of that name. A
-    warning, too, where a dictionary is taken apart, which gives its keys (in a loop that goes through several data
-    sets, the batch of one of them), and where a clause takes every error (`except:`): what it does instead is always
-    done. Silent about lists that may have grown, about what may be something else, and behind a test of the very
-    value (`if len(result) == 3`).
+    passed decides, or one of several functions always gives among which the caller itself has chosen
+    (`KINDS[kind](…)`), or a flag for which the call passes what is now true and now false (`hidden=self.coefficient >
+    0`). What comes from callers alone is a warning, and what is asked of an object that is not known, where each method
+    of the project that bears the name gives another length, and no known library has one of that name. A warning, too,
+    where a dictionary is taken apart, which gives its keys (in a loop that goes through several data sets, the batch of
+    one of them), and where a clause takes every error (`except:`): what it does instead is always done. Silent about
+    lists that may have grown, about what may be something else, and behind a test of the very value (`if len(result) ==
+    3`).
 
 Why is this bad
     It raises ValueError: somebody added a result, or took one away, and did not come to this caller.
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from validator.analysis.interfaces.chosen import is_chosen_here
 from validator.analysis.interfaces.handed_on import HandedOn
 from validator.finding import Finding, Related, Severity
 from validator.flow.constructors import length_of
@@ -68,7 +70,7 @@ def check_project(project: Project) -> Iterator[Finding]:
                 continue
             if len(wrong) == len(lengths):
                 yield _report(queries, source, lengths, wanted, "warning" if is_passed(source) else RULE.severity)
-            elif odd := _given_to_any(queries, source, wrong):
+            elif odd := _given_to_any(queries, source, wrong) or _given_by_one(queries, source, wrong):
                 yield _report(queries, source, odd, wanted, "warning")
 
 
@@ -195,6 +197,23 @@ def _given_to_any(queries: Queries, source: Place, wrong: list[int]) -> list[int
             if place.value.op == "tuple" and length in wrong and not chosen:
                 found.add(length)
     return sorted(found)
+
+
+def _given_by_one(queries: Queries, source: Place, wrong: list[int]) -> list[int]:
+    """Of some lengths those that one of several functions always gives which the function of the call has chosen, or
+    whose objects it has, while all others give a tuple that fits."""
+    call = source.root
+    targets = queries.targets(call) if call.value.op == "call" and is_chosen_here(call, objects=True) else []
+    odd: set[int] = set()
+    fitting = 0
+    for unit in targets:
+        given = [_lengths(Place(source.flow, unit, number)) for number in unit.code.returned]
+        lengths = {n for each in given for n in each}
+        if not given or not all(given) or lengths - {*wrong} and lengths & {*wrong}:
+            return []
+        fitting += not lengths & {*wrong}
+        odd |= lengths & {*wrong}
+    return sorted(odd) if fitting else []
 
 
 def _given_by_flag(queries: Queries, source: Place, wanted: int) -> list[int]:
@@ -479,6 +498,40 @@ def other():
         if key.startswith("l"):
             block, name = key.split(".", 1)  # error: MP130
             print(block, name)
+""",
+    # one of several classes, or functions, gives something more
+    """\
+class Padded:
+    def split(self, batch):
+        return batch, batch
+
+
+class Packed:
+    def split(self, batch):
+        return batch, batch, len(batch)
+
+
+KINDS = {"padded": Padded, "packed": Packed}
+
+
+def halves(kind, batch):
+    packer = KINDS[kind]()
+    left, right = packer.split(batch)  # error: MP130
+    return left, right
+
+
+def first(batch):
+    return batch, 1
+
+
+def last(batch):
+    return batch, 1, 2
+
+
+def ends(args, batch):
+    end = first if args.short else last
+    part, size = end(batch)  # error: MP130
+    return part, size
 """,
 )
 
@@ -867,5 +920,32 @@ def unlike():
         if key != "labels" and key != "names":
             block, name = key.split(".", 1)
             print(block, name)
+""",
+    # who takes it apart knows which of them it is
+    """\
+def first(batch):
+    return batch, 1
+
+
+def last(batch):
+    return batch, 1, 2
+
+
+ENDS = {"first": first, "last": last}
+
+
+def ends(args, batch):
+    end = first if args.short else last
+    if args.short:
+        part, size = end(batch)
+    else:
+        part, size, _ = end(batch)
+    return part, size
+
+
+def named(kind, batch):
+    assert kind == "first"
+    part, size = ENDS[kind](batch)
+    return part, size
 """,
 )
