@@ -2,12 +2,13 @@
 
 What it does
     Follows what is asked by a literal key (`result["loss"]`, `batch["labels"]`) to the dictionaries that it may be:
-    what functions of the project return, the batches that a data loader puts together of the samples of a data set
-    or with its `collate_fn`, and whatever dictionary of the project else: in variables, attributes, lists, arguments.
-    Reported where none of them has the key; of those that somebody else may have under another name, and add keys to,
-    a warning, and only where nothing in the project puts that key anywhere, nor has a text that could be one. Silent
-    where one may have it or is not known, where keys may be added on the way, behind a test of the key, and where a
-    KeyError is caught.
+    what functions of the project return, the batches that a data loader puts together of the samples of a data set or
+    with its `collate_fn`, and whatever dictionary of the project else: in variables, attributes, lists, arguments.
+    Reported where none of them has the key; of those that somebody else may have under another name, and add keys to, a
+    warning, and only where nothing in the project puts that key anywhere, nor has a text that could be one. Also a
+    warning where one of several functions lacks it in whatever it gives, and all others have it, where the function
+    itself chose among them (`STEPS[kind](batch)`), or among objects whose methods they are. Silent where one may have
+    it or is not known, where keys may be added on the way, behind a test of the key, and where a KeyError is caught.
 
 Why is this bad
     It raises KeyError, when the line runs: somebody renamed a key, or dropped it, and did not come to this reader.
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from validator.analysis.options.result_keys import is_made_here, keys_without
+from validator.analysis.options.result_keys import is_made_here, keys_of_one, keys_without
 from validator.errors import nearest
 from validator.finding import Finding
 from validator.flow.objects import is_passed
@@ -39,6 +40,8 @@ def check_project(project: Project) -> Iterator[Finding]:
             key = place.operand(1).val.constant()
             if isinstance(key, str) and (keys := keys_without(queries, place, key)):
                 yield _report(place, place.operand(0), key, keys, is_made_here(queries, place.operand(0)))
+            elif isinstance(key, str) and (keys := keys_of_one(queries, place, key)):
+                yield _report(place, place.operand(0), key, keys, is_alone=False)
 
 
 def _report(place: Place, owner: Place, key: str, keys: frozenset[str], is_alone: bool) -> Finding:
@@ -175,6 +178,25 @@ def main():
 
 main()
 """,
+    # one of several functions gives it another name
+    """\
+def actor_step(batch):
+    return {"loss": batch.sum(), "kl": batch.mean()}
+
+
+def critic_step(batch):
+    return {"value_loss": batch.sum(), "kl": batch.mean()}
+
+
+STEPS = {"actor": actor_step, "critic": critic_step}
+
+
+def train(kind, batches):
+    for batch in batches:
+        result = STEPS[kind](batch)
+        print(result["kl"])
+        result["loss"].backward()  # error: MP146
+""",
 ]
 
 CORRECT = [
@@ -245,5 +267,30 @@ def loss(scores):
     return inputs["score_reals"]
 
 loss(Scores())
+""",
+    # which of them it is is known, or the key is asked for first
+    """\
+def actor_step(batch):
+    return {"loss": batch.sum(), "kl": batch.mean()}
+
+
+def critic_step(batch):
+    return {"value_loss": batch.sum(), "kl": batch.mean()}
+
+
+STEPS = {"actor": actor_step, "critic": critic_step}
+
+
+def train(kind, batches):
+    for batch in batches:
+        result = STEPS[kind](batch)
+        loss = result["loss"] if kind == "actor" else result["value_loss"]
+        loss.backward()
+
+
+def first(args, batch):
+    step = actor_step if args.actor else critic_step
+    result = step(batch)
+    return result["loss"] if "loss" in result else result["value_loss"]
 """,
 ]

@@ -70,7 +70,7 @@ def check_project(project: Project) -> Iterator[Finding]:
                 continue
             if len(wrong) == len(lengths):
                 yield _report(queries, source, lengths, wanted, "warning" if is_passed(source) else RULE.severity)
-            elif odd := _given_to_any(queries, source, wrong) or _given_by_one(queries, source, wrong):
+            elif odd := _given_to_any(queries, source, wrong) or _given_by_one(queries, place, wrong):
                 yield _report(queries, source, odd, wanted, "warning")
 
 
@@ -199,15 +199,16 @@ def _given_to_any(queries: Queries, source: Place, wrong: list[int]) -> list[int
     return sorted(found)
 
 
-def _given_by_one(queries: Queries, source: Place, wrong: list[int]) -> list[int]:
+def _given_by_one(queries: Queries, user: Place, wrong: list[int]) -> list[int]:
     """Of some lengths those that one of several functions always gives which the function of the call has chosen, or
     whose objects it has, while all others give a tuple that fits."""
-    call = source.root
-    targets = queries.targets(call) if call.value.op == "call" and is_chosen_here(call, objects=True) else []
+    call = user.operand(0).root
+    chosen = call.value.op == "call" and is_chosen_here(call, objects=True, user=user)
+    targets = queries.targets(call) if chosen else []
     odd: set[int] = set()
     fitting = 0
     for unit in targets:
-        given = [_lengths(Place(source.flow, unit, number)) for number in unit.code.returned]
+        given = [_lengths(Place(user.flow, unit, number)) for number in unit.code.returned]
         lengths = {n for each in given for n in each}
         if not given or not all(given) or lengths - {*wrong} and lengths & {*wrong}:
             return []
@@ -946,6 +947,15 @@ def ends(args, batch):
 def named(kind, batch):
     assert kind == "first"
     part, size = ENDS[kind](batch)
+    return part, size
+
+
+def later(kind, batch):
+    result = ENDS[kind](batch)
+    if kind == "first":
+        part, size = result
+    else:
+        part, size, _ = result
     return part, size
 """,
 )

@@ -13,15 +13,17 @@ from validator.flow.queries.base import Place
 _CHOSEN = frozenset({"phi", "item", "call"})
 
 
-def is_chosen_here(place: Place, objects: bool = False) -> bool:
-    """Whether the function of a call chooses what is called, and not callers. `objects`: or the object whose method."""
+def is_chosen_here(place: Place, objects: bool = False, user: Place | None = None) -> bool:
+    """Whether the function of a call chooses what is called, and not callers, and no condition around the call knows
+    which it is, nor around the user of its result. `objects`: or the object whose method it is."""
     callee = place.operand(0).root
     if objects and callee.value.op == "attr":
         callee = callee.operand(0).root
     if callee.value.op not in _CHOSEN or any(o[0] == "param" for o in callee.val.objs):
         return False
-    handling = place.value.block not in place.unit.control.without_exceptions
-    return not place.is_tried and not handling and not _is_told(place, callee)
+    places = [place] if user is None else [place, user]
+    caught = any(each.is_tried or each.value.block not in place.unit.control.without_exceptions for each in places)
+    return not caught and not any(_is_told(each, callee) for each in places)
 
 
 def _is_told(place: Place, callee: Place) -> bool:

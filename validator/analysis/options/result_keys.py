@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from validator.analysis.interfaces.chosen import is_chosen_here
 from validator.analysis.options.dictionary_keys import DictionaryKeys
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.ranks.rank_shares import within
@@ -19,6 +20,25 @@ def keys_without(queries: Queries, place: Place, key: str) -> frozenset[str]:
         return frozenset()
     keys = _keys(owner)
     return keys if key not in keys and (is_made_here(queries, owner) or not _is_put(queries, key)) else frozenset()
+
+
+def keys_of_one(queries: Queries, place: Place, key: str) -> frozenset[str]:
+    """The keys of what one of several functions always gives which lacks the one that is asked for, where all others
+    always give it, and the function of the call has chosen among them, or among the objects whose methods they are."""
+    owner, call = place.operand(0), place.operand(0).root
+    if call.value.op != "call" or _is_expected(place, key) or is_changed(owner):
+        return frozenset()
+    targets = queries.targets(call) if is_chosen_here(call, objects=True, user=place) else []
+    lacking: set[str] = set()
+    for unit in targets:
+        given = [Place(place.flow, unit, number) for number in unit.code.returned]
+        keys = [keys_of(each.closed) if not is_changed(each) else frozenset[str]() for each in given]
+        has = [key in each for each in keys]
+        if not given or not all(keys) or any(has) and not all(has):
+            return frozenset()
+        if not any(has):
+            lacking |= frozenset().union(*keys)
+    return frozenset(lacking) if lacking and len(targets) > 1 else frozenset()
 
 
 def _is_put(queries: Queries, key: str) -> bool:
