@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from validator.domains.axes import WHOLE
 from validator.domains.spmd import Causes, combined, data, held, rank, unsure
 from validator.flow.calls.arguments import Arguments, argument
+from validator.flow.program.answers import Calls
 from validator.flow.program.unit import Unit
 from validator.flow.values import BOTTOM, NOT_YET, Val, join
 
@@ -24,11 +25,10 @@ class Circumstances:
 
     def under(self, unit: Unit) -> Val:
         """On what it depends whether a unit runs at all: the branches around every call of it but its own."""
-        found, waiting = [], False
-        for caller in self.flow.callers(unit):
-            rows = self.flow.passed(caller, unit) if caller is not unit else ()
-            waiting = waiting or rows is None
-            for under in dict.fromkeys(passed.under for passed in rows or ()):
+        calls: Calls = self.flow.part(("calls", unit), None)
+        found, waiting = [], calls.waiting
+        for caller, (rows, _) in calls.rows.items():
+            for under in dict.fromkeys(passed.under for passed in rows if caller is not unit):
                 around = self.flow.close(Val(v=under), caller)
                 around = around if around.v else self.flow.get("under", caller)
                 if around is NOT_YET:
