@@ -30,7 +30,7 @@ from validator.flow.queries.outside_program import is_test
 from validator.project import Method, Project
 from validator.rule import Rule
 
-RULE = Rule("MP168", "chosen-callee-refuses", "warning", stable_since="1.1", solves=True)
+RULE = Rule("MP168", "chosen-callee-refuses", "warning", stable_since="1.0", solves=True)
 
 
 def check_project(project: Project) -> Iterator[Finding]:
