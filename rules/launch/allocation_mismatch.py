@@ -84,10 +84,11 @@ def _about_numbers(project: Project, launch: Launch) -> Iterator[Finding]:
 
 def _about_devices(launch: Launch) -> Iterator[Finding]:
     """Processes of one node for which no device is left that they see."""
-    field = launch.launcher_option("num_processes") if launch.engine == "accelerate" else launch.processes
+    field = launch.processes
     started = field.integer() if field is not None else None
     seen = launch.visible_devices()
-    chosen = launch.launcher_option("gpu_ids") is not None or launch.on_cpu
+    ids = launch.launcher_option("gpu_ids") or launch.in_file.get("gpu_ids")
+    chosen = ids is not None and ids.text != "all" or launch.on_cpu
     if launch.engine not in ("torchrun", "accelerate") or field is None or started is None or seen is None or chosen:
         return
     if started > seen and launch.node_count() == 1 and launch.devices is not None:
@@ -251,6 +252,16 @@ CUDA_VISIBLE_DEVICES=2,3,4 torchrun --nproc_per_node 4 train.py  # error: MP706
     """# file: train.sh
 CUDA_VISIBLE_DEVICES=3,4,5 torchrun --nproc_per_node 2 train.py --vllm_device "cuda:5"  # error: MP706
 """,
+    # the file of Accelerate says how many processes there are, the script how many devices
+    """# file: accelerate/fsdp.yaml
+distributed_type: FSDP
+gpu_ids: all
+num_machines: 1
+num_processes: 4  # error: MP706
+# file: train.sh
+#!/bin/bash
+CUDA_VISIBLE_DEVICES=0,1 accelerate launch --config_file accelerate/fsdp.yaml train.py
+""",
 )
 
 CORRECT = (
@@ -291,5 +302,18 @@ done
     """# file: train.sh
 CUDA_VISIBLE_DEVICES=3,4,5 torchrun --nproc_per_node 2 train.py --vllm_device cuda:2 --device=cuda:0
 torchrun --nproc_per_node 2 train.py --vllm_device cuda:7
+""",
+    # as many as it sees, and other devices than those
+    """# file: accelerate/fsdp.yaml
+num_machines: 1
+num_processes: 2
+# file: accelerate/chosen.yaml
+gpu_ids: 4,5,6,7
+num_machines: 1
+num_processes: 4
+# file: train.sh
+#!/bin/bash
+CUDA_VISIBLE_DEVICES=0,1 accelerate launch --config_file accelerate/fsdp.yaml train.py
+CUDA_VISIBLE_DEVICES=0,1 accelerate launch --config_file accelerate/chosen.yaml train.py
 """,
 )

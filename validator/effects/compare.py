@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from validator.domains.axes import REDUCED, UNKNOWN, WORLD, axes_of, meets
-from validator.domains.spmd import Causes, varying
+from validator.domains.spmd import OF_ONE, Causes, varying
 from validator.effects.condition_keys import Assumed, Key, assume, holding
 from validator.effects.made_once import is_cached
 from validator.effects.reduced_values import place_of
@@ -33,6 +33,7 @@ from validator.effects.trace import (
     raises,
 )  # fmt: skip
 from validator.flow.program.unit import Unit
+from validator.flow.queries.base import Place
 
 _BUDGET = 4000  # comparisons of one pair of arms before it is given up as undecided (silent)
 _DATA_AXES = frozenset({"dp", "cp"})  # the axes over which batches are distributed; others hold copies of them
@@ -232,8 +233,14 @@ class Comparison:
             if causes and all(c.kind == "member" for c in causes):
                 holds = fork.positive
         if holds is None:
-            return None
+            return self._where_several(fork, frame) if self.every else None
         return fork.yes if holds is fork.positive else fork.no
+
+    def _where_several(self, fork: Fork, frame: Frame) -> Trace | None:
+        """Of a test whether there is one rank alone in some group (`get_world_size(group) > 1`) the way where there are
+        several: nobody waits for others where there are none."""
+        alone = tells_one(Place(self.flow, frame.unit, frame.unit.code.blocks[fork.block].end[1]).origin)
+        return None if alone is None else fork.no if alone else fork.yes
 
     def _is_training(self, key: Key, frame: Frame) -> bool:
         """`self.training` of a module, in what some ranks alone call: they evaluate."""
@@ -395,6 +402,17 @@ class Comparison:
         return None
 
 
+def tells_one(test: Place) -> bool | None:
+    """Whether a comparison of a number of ranks holds where there is one alone, or where there are several (False);
+    None where it tells neither."""
+    if test.value.op != "compare":
+        return None
+    size = test.operand(0)
+    named = size.flow.models.likely
+    counts = bool(size.val.of("size")) or size.hint in named["sizes"] | named["worlds"]
+    return OF_ONE.get((test.value.data, test.operand(1).val.constant())) if counts else None
+
+
 def _alike(a: Issued, b: Issued) -> bool:
     """Whether two operations meet: the same collective on the same group."""
     if a.name != b.name:
@@ -404,4 +422,4 @@ def _alike(a: Issued, b: Issued) -> bool:
     return a.axes == b.axes and UNKNOWN not in a.axes or a.group == b.group
 
 
-__all__ = ["BREAK", "Around", "Comparison", "Difference", "sees"]
+__all__ = ["BREAK", "Around", "Comparison", "Difference", "sees", "tells_one"]

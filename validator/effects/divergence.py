@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from validator.analysis.commands.sharded_launches import ShardedLaunches
 from validator.domains.axes import REDUCED, WORLD
-from validator.domains.spmd import OF_ONE, UNIFORM, Cause, Causes, only, varying
-from validator.effects.compare import Around, Comparison, sees
+from validator.domains.spmd import UNIFORM, Cause, Causes, only, varying
+from validator.effects.compare import Around, Comparison, sees, tells_one
 from validator.effects.condition_keys import Assumed, Key, assume, holding, same
 from validator.effects.element_tests import choosing
 from validator.effects.evidence import asks_for_rank, comes_where_it_lacks, is_drawn_alike, reads_data
@@ -377,18 +377,10 @@ class Divergences:
 
     def _is_alone(self, unit: Unit, block: int) -> bool:
         """Whether a branch stands where there is one rank only: `if world_size == 1:`, `if rank == 0:`."""
-        names = self.flow.models.likely
         for branch, way in unit.control.settled(block):
             end = unit.code.blocks[branch].end
             test = Place(self.flow, unit, end[1]).origin
-            if test.value.op != "compare":
-                continue
-            if _leaves_one(test, way == end[2]):
-                return True
-            holds = OF_ONE.get((test.value.data, test.operand(1).val.constant()))
-            size = test.operand(0)
-            counts = bool(size.val.of("size")) or size.hint in names["sizes"] | names["worlds"]
-            if counts and holds is (way == end[2]):
+            if test.value.op == "compare" and _leaves_one(test, way == end[2]) or tells_one(test) is (way == end[2]):
                 return True
         return False
 

@@ -553,8 +553,8 @@ def _types(node: Node) -> set[str]:
 
 
 def _inside(text: str) -> str:
-    """The expression of `$((…))`."""
-    return text[3:-2].strip()
+    """The expression of `$((…))`, and of `$[…]`, as it was written before."""
+    return (text[2:-1] if text.startswith("$[") else text[3:-2]).strip()
 
 
 def _plain(word: Word) -> str | None:

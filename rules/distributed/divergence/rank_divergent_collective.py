@@ -1189,6 +1189,30 @@ class Engine:
         mark="  # error: MP501",
         report="return accelerator.gather(losses).mean()  # error: MP501",
     ),
+    # a helper that asks first whether its group has several ranks, and what only one rank has
+    """import torch.distributed as dist
+
+
+def mean(x, group=None):
+    size = dist.get_world_size(group)
+    if size > 1:
+        dist.all_reduce(x, group=group)  # error: MP501
+        return x / size
+    return x
+
+
+def train(model, loader, writer=None):
+    for batch in loader:
+        loss = model(batch)
+        if writer is not None:
+            writer.add_scalar("loss", mean(loss.detach()))
+        loss.backward()
+
+
+def main(model, loader, make):
+    writer = make() if dist.get_rank() == 0 else None
+    train(model, loader, writer)
+""",
 ]
 
 
