@@ -87,8 +87,8 @@ def _about_devices(launch: Launch) -> Iterator[Finding]:
     field = launch.processes
     started = field.integer() if field is not None else None
     seen = launch.visible_devices()
-    ids = launch.launcher_option("gpu_ids") or launch.in_file.get("gpu_ids")
-    chosen = ids is not None and ids.text != "all" or launch.on_cpu
+    ids = launch.in_file.get("gpu_ids")
+    chosen = launch.launcher_option("gpu_ids") is not None or ids is not None and ids.text != "all" or launch.on_cpu
     if launch.engine not in ("torchrun", "accelerate") or field is None or started is None or seen is None or chosen:
         return
     if started > seen and launch.node_count() == 1 and launch.devices is not None:

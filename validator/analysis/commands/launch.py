@@ -58,7 +58,7 @@ _NODES = {
 }  # fmt: skip
 
 
-_OF_FILE = ("num_processes", "num_machines", "use_cpu", "gpu_ids")  # what a file of Accelerate says of sizes and devices
+_OF_FILE = ("num_processes", "num_machines", "use_cpu", "gpu_ids")  # what a file of Accelerate tells
 _SEPARATORS = frozenset({"&&", "||", ";", "|"})
 
 
