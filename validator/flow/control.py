@@ -152,6 +152,33 @@ class Control:
                     stack.append(target)
         return seen
 
+    def passing_one(self, blocks: frozenset[int]) -> frozenset[int]:
+        """The branches of which every way that raises nothing comes by just one of some blocks before the ways meet."""
+        order, after, _ = self._graph
+        immediate = self._immediate()
+        found = set()
+        for branch in order:
+            if self.code.blocks[branch].end[0] != "branch" or branch not in immediate:
+                continue
+            stop = immediate[branch]
+            first = self._until({branch}, after, blocks | {stop})
+            met = first & blocks - {stop}
+            if stop not in first and not self._until(met, after, blocks | {stop}) & blocks - {stop}:
+                found.add(branch)
+        return frozenset(found)
+
+    @staticmethod
+    def _until(start: Collection[int], after: dict[int, list[int]], stops: frozenset[int]) -> set[int]:
+        """The blocks to which a way leads that goes on behind none of the stops."""
+        seen: set[int] = set()
+        stack = [target for each in start for target in after.get(each, ())]
+        while stack:
+            block = stack.pop()
+            if block not in seen:
+                seen.add(block)
+                stack += after.get(block, ()) if block not in stops else ()
+        return seen
+
     def comes_always(self, block: int) -> bool:
         """Whether every way through the unit that does not raise comes by a block."""
         order, _, leave = self._graph

@@ -12,7 +12,7 @@ Objects are tuples whose first element says what they are:
 | `("made", dotted, unit)` | a namespace that the code of this unit makes, on which the program sets attributes |
 | `("made", dotted, unit, "named")` | the same, made with attributes that the call names one by one: no options beside |
 | `("tuple", values)` | a tuple or list of known length; `("seq", value)`: of any length |
-| `("dict", items, rest)` | a dictionary; `rest`: what other keys have; None: there are none; `BOTTOM`: nobody knows |
+| `("dict", items, rest)` | a dictionary; `rest`: what other keys have; None: none; `BOTTOM`: not known; `PLAIN`: data |
 | `("group", axes, ranks, backend)` | a process group; `"several"`: one of several, `"every"`: these fill the job |
 | `("mesh", dimensions, whole)` | a device mesh, dimensions None where not known; whether it holds all that were made |
 | `("mesh", dimensions, whole, "flat")` | one whose dimensions have been made one |
@@ -258,6 +258,7 @@ NOT_YET.objs, NOT_YET.v, NOT_YET.n, NOT_YET.p, NOT_YET.state = NOTHING, NONE, NO
 NOT_YET.depth, NOT_YET.holes, NOT_YET.number, NOT_YET.each = 0, (), next(_numbers), ()
 STRING: Val = Val(frozenset({("str",)}))
 UNKNOWN = Val(frozenset({TOP}), state=frozenset({"?"}))
+PLAIN = Val(state=frozenset({"?"}))  # of no interest, but there
 
 
 def mapped(o: Obj, change: Callable[[Val], Val]) -> Obj:

@@ -2570,4 +2570,30 @@ def check_project(project: Project) -> Iterator[Finding]:
     for row in project.analysis(Divergences).reports("rank"):
         yield RULE.finding(
             row.path, row.at, row.message, help=HELP, related=row.related, context=row.context, severity=row.severity
-        )
+            # each rank comes round as often as the others: where it has no part of its own it gets None
+    """\
+import torch.distributed as dist
+
+
+class Shares:
+    def __init__(self, batches):
+        self.batches, self.rank = batches, dist.get_rank()
+
+    def __iter__(self):
+        for batch in self.batches:
+            if len(batch) <= self.rank:
+                yield None
+            else:
+                yield batch[self.rank]
+
+
+def train(model, batches, interval):
+    steps, last = 0, None
+    for part in Shares(batches):
+        steps += 1
+        last = part if part is not None else last
+        loss = model(last)
+        if steps % interval == 0:
+            dist.all_reduce(loss)
+""",
+)

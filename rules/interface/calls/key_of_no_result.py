@@ -293,4 +293,24 @@ def first(args, batch):
     result = step(batch)
     return result["loss"] if "loss" in result else result["value_loss"]
 """,
+    # keys that are read out of a file, and more of them
+    """\
+def load(path):
+    words = {}
+    for word in open(path).readlines():
+        if word[-1] == "\\n":
+            word = word[:-1]
+        if len(word) == 0:
+            continue
+        words[word] = len(words)
+    return words
+
+
+class Tokenizer:
+    def __init__(self, path):
+        self.line, self.space = "\\n", " "
+        self.encoder = load(path)
+        self.encoder[self.line] = self.encoder["</n>"]
+        self.encoder[self.space] = self.encoder["</_>"]
+""",
 ]

@@ -81,19 +81,24 @@ def _left(at: Evaluation, placed: dict[int, frozenset[str]]) -> _Left:
 
 def _rounds(at: Evaluation) -> Causes:
     """By what it varies how often a generator yields: not where a loop without an end, or until some number is reached,
-    goes around a `yield`, which makes up for what it leaves out."""
-    causes: Causes = NONE
-    for value in (at.code.values[number] for number in at.leaving.stored):
-        if value.op not in ("yield", "yield from"):
-            continue
+    goes around a `yield`, which makes up for what it leaves out; nor as a branch does of which all ways yield once."""
+    stored = [at.code.values[number] for number in at.leaving.stored]
+    yielding = [value for value in stored if value.op in ("yield", "yield from")]
+    deciding: set[int] = set()
+    handed: Causes = NONE
+    for value in yielding:
         loops = at.unit.control.loops_around(value.block)
         if any(at.code.loops[header].iterator < 0 for header in loops):
             return NONE
-        deciding = at.unit.control.deciding(value.block)
-        causes |= at.conditions(frozenset(branch for branch in deciding if not is_turn(at.unit, at.vals, branch)))
+        branches = at.unit.control.deciding(value.block)
+        deciding.update(branch for branch in branches if not is_turn(at.unit, at.vals, branch))
         if value.op == "yield from":
-            causes |= rounds(at, at.vals[value.args[0]])
-    return causes
+            handed |= rounds(at, at.vals[value.args[0]])
+    causes = at.conditions(frozenset(deciding))
+    blocks = [value.block for value in yielding if value.op == "yield"]
+    if causes and len(blocks) == len(yielding) == len(set(blocks)):
+        causes = at.conditions(frozenset(deciding) - at.unit.control.passing_one(frozenset(blocks)))
+    return causes | handed
 
 
 def _returned(at: Evaluation, unshared: frozenset[int]) -> tuple[Val, dict[int, Val]]:

@@ -13,6 +13,7 @@ from validator.flow.values import (
     BOTTOM,
     MANY_KEYS,
     NONE_OBJ,
+    PLAIN,
     UNKNOWN,
     Obj,
     Val,
@@ -62,7 +63,8 @@ def _with_item(o: Obj, key: object, stored: Val, before: Val) -> Obj:
         rows[key] = join2(rows.get(key, BOTTOM), stored)
         return ("dict", tuple(sorted(rows.items(), key=lambda r: str(r[0]))), o[2])
     if o[0] == "dict":
-        return ("dict", o[1], join2(o[2] or BOTTOM, stored))
+        rest = join2(o[2] or BOTTOM, stored)
+        return ("dict", o[1], PLAIN if rest is BOTTOM else rest)
     return ("seq", join2(elements(before), stored)) if o[0] in ("seq", "tuple") else o
 
 
