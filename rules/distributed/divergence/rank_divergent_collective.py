@@ -2563,14 +2563,7 @@ class Shown:
 def main(losses):
     report(accelerator.gather(losses).mean())
 """,
-]
-
-
-def check_project(project: Project) -> Iterator[Finding]:
-    for row in project.analysis(Divergences).reports("rank"):
-        yield RULE.finding(
-            row.path, row.at, row.message, help=HELP, related=row.related, context=row.context, severity=row.severity
-            # each rank comes round as often as the others: where it has no part of its own it gets None
+    # each rank comes round as often as the others: where it has no part of its own it gets None
     """\
 import torch.distributed as dist
 
@@ -2596,4 +2589,11 @@ def train(model, batches, interval):
         if steps % interval == 0:
             dist.all_reduce(loss)
 """,
-)
+]
+
+
+def check_project(project: Project) -> Iterator[Finding]:
+    for row in project.analysis(Divergences).reports("rank"):
+        yield RULE.finding(
+            row.path, row.at, row.message, help=HELP, related=row.related, context=row.context, severity=row.severity
+        )
