@@ -2569,25 +2569,28 @@ import torch.distributed as dist
 
 
 class Shares:
-    def __init__(self, batches):
-        self.batches, self.rank = batches, dist.get_rank()
+    def __init__(self, batches, size):
+        self.batches, self.size, self.rank = batches, size, dist.get_rank()
 
     def __iter__(self):
+        first = self.size * self.rank
         for batch in self.batches:
-            if len(batch) <= self.rank:
+            if batch.shape[0] <= first:
                 yield None
             else:
-                yield batch[self.rank]
+                yield batch[first : first + self.size]
 
 
 def train(model, batches, interval):
     steps, last = 0, None
-    for part in Shares(batches):
-        steps += 1
-        last = part if part is not None else last
-        loss = model(last)
-        if steps % interval == 0:
-            dist.all_reduce(loss)
+    loader = Shares(batches, 8)
+    for epoch in range(3):
+        for iteration, part in enumerate(loader):
+            steps = steps + 1
+            last = part if part is not None else last
+            loss = model(last)
+            if steps % interval == 0:
+                dist.all_reduce(loss)
 """,
 ]
 
