@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from validator.domains.spmd import UNIFORM, only
 from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.origins import sources, stores_on_namespace
+from validator.flow.queries.origins import sources, stored_here, stores_on_namespace
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.ranks.random_draws import rows_of
 from validator.project import Project
@@ -109,7 +109,7 @@ def _before(place: Place) -> Iterator[Place]:
         yield from sources(place) or ()
     if value.op == "attr":
         yield from stores_on_namespace(place)
-        yield from _stored_here(place)
+        yield from stored_here(place)
 
 
 def _taken(place: Place) -> list[Place]:
@@ -120,14 +120,6 @@ def _taken(place: Place) -> list[Place]:
     if star >= 0 or not all(each.value.op == "tuple" and position < len(each.value.args) for each in tuples):
         return []
     return [each.operand(position) for each in tuples]
-
-
-def _stored_here(place: Place) -> Iterator[Place]:
-    """What the same function has stored in the attribute of the same object before."""
-    values, owner = place.unit.code.values, place.unit.root(place.value.args[0])
-    for number, value in enumerate(values[: place.number]):
-        if value.op == "store_attr" and value.data == place.value.data and place.unit.root(value.args[0]) == owner:
-            yield place.value_at(number).operand(1)
 
 
 _RUN = """

@@ -3,12 +3,12 @@
 What it does
     Reports `set_device(…)`, `device_ids=[…]`, `torch.device("cuda", …)` and `f"cuda:{…}"` that get the global rank:
     `dist.get_rank()`, `process_index`, `global_rank`, `RANK` of the environment, through whatever variables, fields and
-    calls. `rank % torch.cuda.device_count()` and local ranks are silent, and so are programs that spawn all processes
-    themselves and give each its number as rank: these run on one node, and so does what goes on only where there are as
-    many devices as ranks (`assert world_size <= torch.cuda.device_count()`).
-    A note in projects in which nothing else tells
-    the processes of a node, or nodes, apart. One number that a function gives to several of them is reported once,
-    where it is first used.
+    calls; on one of several ways, too, if the others give the rank on the node (`LOCAL_RANK` of torchrun,
+    `SLURM_PROCID` of srun). `rank % torch.cuda.device_count()` and local ranks are silent, and so are programs that
+    spawn all processes themselves and give each its number as rank: these run on one node, and so does what goes on
+    only where there are as many devices as ranks (`assert world_size <= torch.cuda.device_count()`). A note in projects
+    in which nothing else tells the processes of a node, or nodes, apart. One number that a function gives to several of
+    them is reported once, where it is first used.
 
 Why is this bad
     The second node has ranks 8 to 15 and devices 0 to 7: "invalid device ordinal", on every node but the first.
@@ -25,7 +25,7 @@ from validator.finding import Finding, Related, Severity
 from validator.flow.control import comes_after
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.origins import trail
+from validator.flow.queries.origins import stored_here, trail
 from validator.flow.queries.outside_program import is_aside
 from validator.project import Project
 from validator.rule import Rule
@@ -160,9 +160,12 @@ def _formatted(place: Place) -> Place | None:
 
 
 def _is_of_job(index: Place) -> bool:
-    """Whether a number is the rank among all processes, and nothing else: a constant is that of a single process."""
-    objs = [o for o in index.closed.each if o[0] != "const"]
-    return bool(objs) and all(o[:2] == ("ordinal", "job") or o[0] == "environment" and o[2] == "job" for o in objs)
+    """Whether a number is the rank among all processes, on one way at least where it is that on the node on the others
+    (`LOCAL_RANK` of torchrun, `SLURM_PROCID` of srun); a constant is that of a single process."""
+    ways = stored_here(index.root) if index.root.value.op == "attr" else []
+    objs = {o for place in ways or [index] for o in place.closed.each if o[0] != "const"}
+    told = all(o[0] == "ordinal" and o[1] in ("job", "node") or o[0] == "environment" and o[2] == "job" for o in objs)
+    return told and any(o[:2] == ("ordinal", "job") or o[0] == "environment" for o in objs)
 
 
 def _is_stored_later(queries: Queries, index: Place) -> bool:
@@ -282,6 +285,25 @@ def setup():
     rank = dist.get_rank()
     torch.cuda.set_device(rank)  # error: MP536
     return torch.device("cuda", rank)
+""",
+    # torchrun says the rank on the node, srun that in the job
+    """\
+import os
+
+import torch
+import torch.distributed as dist
+
+
+def init_distributed_mode(args):
+    if "RANK" in os.environ:
+        args.rank = int(os.environ["RANK"])
+        args.gpu = int(os.environ["LOCAL_RANK"])
+    elif "SLURM_PROCID" in os.environ:
+        args.rank = args.gpu = int(os.environ["SLURM_PROCID"])
+    else:
+        return
+    torch.cuda.set_device(args.gpu)  # error: MP536
+    dist.init_process_group("nccl", rank=args.rank)
 """,
 ]
 
@@ -412,5 +434,25 @@ def work(rank, size):
 
 def main():
     mp.spawn(work, args=(8,), nprocs=8)
+""",
+    # modulo the devices of a node, and a number that is given
+    """\
+import os
+
+import torch
+import torch.distributed as dist
+
+
+def init_distributed_mode(args):
+    if "RANK" in os.environ:
+        args.rank = int(os.environ["RANK"])
+        args.gpu = int(os.environ["LOCAL_RANK"])
+    elif "SLURM_PROCID" in os.environ:
+        args.rank = int(os.environ["SLURM_PROCID"])
+        args.gpu = args.rank % torch.cuda.device_count()
+    elif args.gpu is None:
+        args.rank = args.gpu = 0
+    torch.cuda.set_device(args.gpu)
+    dist.init_process_group("nccl", rank=args.rank)
 """,
 ]

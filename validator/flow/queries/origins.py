@@ -161,3 +161,13 @@ def _of_module(place: Place) -> Iterator[Place]:
         for number, value in enumerate(unit.code.values):
             if value.op == "store_global" and isinstance(symbol, Variable) and value.data == symbol.name:
                 yield Place(place.flow, unit, number).operand(0)
+
+
+def stored_here(place: Place) -> list[Place]:
+    """What the same function has stored in the attribute of the same object before it is read."""
+    values, owner = place.unit.code.values, place.unit.root(place.value.args[0])
+    return [
+        place.value_at(number).operand(1)
+        for number, value in enumerate(values[: place.number])
+        if value.op == "store_attr" and value.data == place.value.data and place.unit.root(value.args[0]) == owner
+    ]
