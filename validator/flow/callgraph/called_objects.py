@@ -8,8 +8,8 @@ what a call runs is asked of the call.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from validator.definitions import ClassDef, Method
 from validator.flow.callgraph.name_index import name_of
@@ -35,6 +35,7 @@ _MADE, _MAKER, _OUTER = 0, 1, 2  # an object; what makes one when it is called; 
 
 
 Site = tuple["Unit", int]  # a call in a unit
+_T = TypeVar("_T")
 
 
 class Name(NamedTuple):
@@ -50,12 +51,29 @@ class Name(NamedTuple):
 
 class _Step(NamedTuple):
     """The calls of what is found under a name, as an object or as what makes one, where it is entered or left, and the
-    names by which it goes on from there."""
+    names by which it goes on from there; all by their numbers, of which sets are quickly made."""
 
-    calling: frozenset[Site]
-    making: frozenset[Site]
-    entering: frozenset[Site]
-    names: frozenset[Name]
+    calling: frozenset[int]
+    making: frozenset[int]
+    entering: frozenset[int]
+    names: frozenset[int]
+
+
+class _Numbered(Generic[_T]):
+    """Things by numbers of their own, in the order in which they were met."""
+
+    def __init__(self) -> None:
+        self.rows: list[_T] = []
+        self._numbers: dict[_T, int] = {}
+
+    def of(self, things: Iterable[_T]) -> frozenset[int]:
+        found = []
+        for each in things:
+            number = self._numbers.setdefault(each, len(self.rows))
+            if number == len(self.rows):
+                self.rows.append(each)
+            found.append(number)
+        return frozenset(found)
 
 
 class CalledObjects:
@@ -63,32 +81,39 @@ class CalledObjects:
 
     def __init__(self, flow: Flow, names: Callers) -> None:
         self.flow, self.names = flow, names
-        self._known: dict[Name, _Step] = {}
+        self._known: dict[int, _Step] = {}
+        self._names: _Numbered[Name] = _Numbered()
+        self._sites: _Numbered[Site] = _Numbered()
 
     def calls(self, cls: ClassDef) -> list[Site]:
         """The calls of what may be an object of a class, or of one below it."""
-        return _in_order(step.calling for step in self._steps(cls))
+        return self._in_order(step.calling for step in self._steps(cls))
 
     def makers(self, cls: ClassDef) -> list[Site]:
         """The calls of what may be a class itself, or one below it."""
-        return _in_order(step.making for step in self._steps(cls))
+        return self._in_order(step.making for step in self._steps(cls))
 
     def entering(self, cls: ClassDef) -> list[Site]:
         """Where `with` enters or leaves what may be an object of a class, or of one below it."""
-        return _in_order(step.entering for step in self._steps(cls))
+        return self._in_order(step.entering for step in self._steps(cls))
 
     def _steps(self, cls: ClassDef) -> Iterator[_Step]:
-        queue = [Name(each.name, _MAKER) for each in (cls, *cls.descendants())]
-        seen: set[Name] = set(queue)
+        seen = set(self._names.of(Name(each.name, _MAKER) for each in (cls, *cls.descendants())))
+        queue = [*seen]
         while queue:
             step = self._step(queue.pop())
             yield step
             queue += step.names - seen
             seen |= step.names
 
-    def _step(self, name: Name) -> _Step:
-        known = self._known.get(name)
+    def _in_order(self, rows: Iterator[frozenset[int]]) -> list[Site]:
+        found = [self._sites.rows[number] for number in frozenset[int]().union(*rows)]
+        return sorted(found, key=lambda site: (site[0].place, site[1]))
+
+    def _step(self, number: int) -> _Step:
+        known = self._known.get(number)
         if known is None:
+            name = self._names.rows[number]
             calling: set[Site] = set()
             making: set[Site] = set()
             entering: set[Site] = set()
@@ -98,11 +123,12 @@ class CalledObjects:
                     way = _Way(self.flow, self.names, unit)
                     way.follow(numbers, name.level)
                     names |= way.names
-                    calling.update((unit, number) for number in way.calls)
-                    making.update((unit, number) for number in way.makes)
-                    entering.update((unit, number) for number in way.enters)
-            known = _Step(frozenset(calling), frozenset(making), frozenset(entering), frozenset(names))
-            self._known[name] = known
+                    calling.update((unit, call) for call in way.calls)
+                    making.update((unit, call) for call in way.makes)
+                    entering.update((unit, place) for place in way.enters)
+            sites = self._sites
+            known = _Step(sites.of(calling), sites.of(making), sites.of(entering), self._names.of(names))
+            self._known[number] = known
         return known
 
     def _spoken(self, name: Name) -> Iterator[tuple[Unit, list[int]]]:
@@ -258,10 +284,6 @@ class _Way:
             return list(dict.fromkeys(self.flow.units(made))), classes
         units, classes = self.flow.defined(name_of(callee)) if callee.op == "attr" else ([], [])
         return [each for each in units if self.callers.may_be(self.unit, number, each)], classes
-
-
-def _in_order(rows: Iterator[frozenset[Site]]) -> list[Site]:
-    return sorted(frozenset().union(*rows), key=lambda site: (site[0].place, site[1]))
 
 
 def _parameters(unit: Unit, keyword: str | None, place: int) -> list[str]:
