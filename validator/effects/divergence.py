@@ -21,6 +21,7 @@ from validator.effects.evidence import asks_for_rank, comes_where_it_lacks, is_d
 from validator.effects.exceptions import FAILURE
 from validator.effects.files import raced
 from validator.effects.next_rounds import tests_again
+from validator.effects.one_of_group import sent_to_one
 from validator.effects.one_rank_functions import runs_on_some
 from validator.effects.reduced_values import reduced
 from validator.effects.trace import (
@@ -95,6 +96,9 @@ class Divergence(NamedTuple):
         if self.op.open or self.doubts > 1:
             return "note"
         return "warning" if self.doubts else "error"
+
+
+_OF_RANK = frozenset({Cause("rank", WORLD)})
 
 
 class Report(NamedTuple):
@@ -201,7 +205,7 @@ class Divergences:
         found: list[Divergence] = []
         for unit, frame, first in self._contexts():
             found += self._of(unit, frame, first)
-            found += self._decorated(unit, frame) if first else ()
+            found += (*self._decorated(unit, frame), *self._sent_to_one(unit, frame)) if first else ()
         return tuple(sorted(dict.fromkeys(found), key=lambda d: (d.unit.path, d.place, d.op.path, d.op.at)))
 
     def following(self, place: Place) -> Issued | None:
@@ -347,15 +351,25 @@ class Divergences:
     def _decorated(self, unit: Unit, frame: Frame) -> Iterator[Divergence]:
         """What a function does among ranks that a decorator lets some ranks alone run."""
         some = runs_on_some(self.project.analysis(Queries), unit)
-        if some is None or self._is_of_some(unit) or unit.named.keys() & _SETTING_UP:
-            return
-        causes = frozenset({Cause("rank", WORLD)})
-        found = Comparison(self.traces, causes, None, frame).differ(
-            (self.traces.of(unit), frame), (RETURN, frame), {}, {}
-        )
-        if found is not None and isinstance(found[0], Issued) and not self._is_met_apart(found[0]):
+        if some is not None and (op := self._alone(unit, frame)) is not None:
             at, text = some.decorator.value.at, f"@{some.text}"
-            yield Divergence(unit, at, text, causes, found[0], RETURN, "then", False, not some.sure, 0, True)
+            yield Divergence(unit, at, text, _OF_RANK, op, RETURN, "then", False, not some.sure, 0, True)
+
+    def _sent_to_one(self, unit: Unit, frame: Frame) -> Iterator[Divergence]:
+        """What a method does among ranks that one of a group of actors runs alone."""
+        place = sent_to_one(self.project.analysis(Queries), unit) if unit in self.traces.effectful else None
+        if place is not None and (op := self._alone(unit, frame)) is not None:
+            yield Divergence(place.unit, place.value.at, place.text, _OF_RANK, op, RETURN, "then", False, True, 0, True)
+
+    def _alone(self, unit: Unit, frame: Frame) -> Issued | None:
+        """What a unit issues that some ranks alone run, and in which nothing says that the others meet them."""
+        if self._is_of_some(unit) or unit.named.keys() & _SETTING_UP:
+            return None
+        traces = (self.traces.of(unit), frame), (RETURN, frame)
+        found = Comparison(self.traces, _OF_RANK, None, frame).differ(*traces, {}, {})
+        if found is None or not isinstance(found[0], Issued) or self._is_met_apart(found[0]):
+            return None
+        return found[0]
 
     def _is_met_apart(self, op: Issued) -> bool:
         """Whether other calls of a collective stand under tests of the rank: the others may come to it there."""

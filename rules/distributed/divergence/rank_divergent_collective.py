@@ -11,7 +11,8 @@ What it does
     `DistributedDataParallel` wraps waits in `forward` without gradients, too, if it surely has buffers (`BatchNorm`,
     `register_buffer`): a warning, as of several such passes after each other only the first one brings them. A call on
     an object of which nothing is known is followed where one family of classes of the project alone has a method of
-    that name, of several words and known of no library; what rests on that is a warning at most.
+    that name, of several words and known of no library; what rests on that is a warning at most. A warning, too, where
+    a method of actors runs on one of a group alone (`self.actors[0].save.remote(path)`), and others on all of them.
 
 Why is this bad
     The ranks that arrive wait for the ones that never come. Nothing is printed; the job hangs until the time-out of
@@ -1212,6 +1213,37 @@ def train(model, loader, writer=None):
 def main(model, loader, make):
     writer = make() if dist.get_rank() == 0 else None
     train(model, loader, writer)
+""",
+    # a method of a group of actors that one of them runs alone
+    """\
+import ray
+import torch.distributed as dist
+
+
+class Worker:
+    def fit(self, batch):
+        return batch
+
+    def save(self, path):
+        dist.barrier()  # error: MP501
+        return path
+
+    def lengths(self):
+        return [1]
+
+
+Actor = ray.remote(num_gpus=1)(Worker)
+
+
+class Group:
+    def __init__(self, size):
+        self.actors = [Actor.remote() for _ in range(size)]
+
+    def fit(self, batches):
+        return ray.get([actor.fit.remote(batch) for actor, batch in zip(self.actors, batches)])
+
+    def save(self, path):
+        return ray.get(self.actors[0].save.remote(path))
 """,
 ]
 
@@ -2591,6 +2623,72 @@ def train(model, batches, interval):
             loss = model(last)
             if steps % interval == 0:
                 dist.all_reduce(loss)
+""",
+    # all of the group run what has a collective, one what has none
+    """\
+import ray
+import torch.distributed as dist
+
+
+class Worker:
+    def fit(self, batch):
+        return batch
+
+    def save(self, path):
+        dist.barrier()
+        return path
+
+    def lengths(self):
+        return [1]
+
+
+Actor = ray.remote(num_gpus=1)(Worker)
+
+
+class Group:
+    def __init__(self, size):
+        self.actors = [Actor.remote() for _ in range(size)]
+
+    def fit(self, batches):
+        return ray.get([actor.fit.remote(batch) for actor, batch in zip(self.actors, batches)])
+
+    def save(self, path):
+        return ray.get([actor.save.remote(path) for actor in self.actors])
+
+    def lengths(self):
+        return ray.get(self.actors[0].lengths.remote())
+""",
+    # the first one beside the others
+    """\
+import ray
+import torch.distributed as dist
+
+
+class Worker:
+    def fit(self, batch):
+        return batch
+
+    def save(self, path):
+        dist.barrier()
+        return path
+
+    def lengths(self):
+        return [1]
+
+
+Actor = ray.remote(num_gpus=1)(Worker)
+
+
+class Group:
+    def __init__(self, size):
+        self.actors = [Actor.remote() for _ in range(size)]
+
+    def fit(self, batches):
+        return ray.get([actor.fit.remote(batch) for actor, batch in zip(self.actors, batches)])
+
+    def save(self, path):
+        first = self.actors[0].save.remote(path)
+        return ray.get([first, *(actor.save.remote(path) for actor in self.actors[1:])])
 """,
 ]
 
