@@ -588,6 +588,32 @@ class ByLength(DistributedSampler):
         for ids in indices:
             yield from ids[self.rank :: self.num_replicas]
 """,
+    # batches of each group, mixed by a generator whose seed tells the rank
+    """\
+import numpy as np
+import torch.distributed as dist
+from torch.utils.data import Sampler
+
+
+class Grouped(Sampler):
+    def __init__(self, dataset, world_size, rank, seed):
+        self.groups, self.world_size, self.rank, self.seed = dataset.groups(), world_size, rank, seed
+
+    def __iter__(self):
+        rng = np.random.default_rng(self.seed)
+        batches = [rows[i : i + 8] for rows in self.groups for i in range(0, len(rows), 8)]
+        rng.shuffle(batches)  # error: MP532
+        order = [row for batch in batches for row in batch]
+        own = []
+        for start in range(self.rank * 4, len(order), self.world_size * 4):
+            own += order[start : start + 4]
+        return iter(own)
+
+
+def main(args, dataset):
+    seed = args.seed + dist.get_rank()
+    return Grouped(dataset, dist.get_world_size(), dist.get_rank(), seed)
+""",
 ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from validator.domains.placement import inherited
-from validator.domains.spmd import NONE, data, only
+from validator.domains.spmd import NONE, data, decided_by, only
 from validator.flow.calls.libraries.batches import batch_of
 from validator.flow.calls.protocols import iterated, yielded
 from validator.flow.values import COUNTED, NOT_YET, UNKNOWN, Val, elements, join
@@ -39,7 +39,8 @@ def element(at: Evaluation, iterable: Val) -> Val:
         if NOT_YET in found:
             return NOT_YET
         result = UNKNOWN
-    return Val(result.objs, result.v | v, result.n, result.p, inherited(result.state, iterable.state))
+    v = decided_by(result.v, v)  # equal elements in an order of each rank's own are no longer equal
+    return Val(result.objs, v, result.n, result.p, inherited(result.state, iterable.state))
 
 
 def _holds_what_is_beside(at: Evaluation, made: str, iterable: Val) -> bool:
