@@ -681,4 +681,24 @@ def copy(model, other):
         other.load_state_dict(model.state_dict())
         return [look(p) for p in model.parameters()]
 """,
+    # what only shares the memory of a tensor writes nothing into it
+    """
+import deepspeed
+
+class Handle:
+    def __init__(self, storage):
+        self.storage = storage
+
+    @staticmethod
+    def of(tensor):
+        tensor = tensor.share_memory_()
+        return Handle(tensor.untyped_storage())
+
+def send(model):
+    handles = []
+    for name, param in model.named_parameters():
+        with deepspeed.zero.GatheredParameters([param]):
+            handles.append(Handle.of(param.data))
+    return handles
+""",
 ]

@@ -26,6 +26,8 @@ def written(call: Place) -> Iterator[Place]:
     name, receiver = call.method, call.receiver
     if not name.endswith("_") or name.startswith("__") or name.endswith("__"):
         return
+    if name in call.flow.models.tensors["marking"]:
+        return  # `share_memory_` leaves what is in a tensor as it is
     if receiver is not None and not (receiver.val.of("ext") or receiver.val.of("module")):
         yield receiver
     elif call.value.data.names[:1] == (None,):
