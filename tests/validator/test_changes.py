@@ -496,6 +496,43 @@ def train(args):
     assert found(capsys, "--changed-since", "HEAD") == [("rl/train.py", 10, "MP121")], "MP902 leaves it to the error"
 
 
+def test_findings_in_unchanged_files_count_though_they_name_no_changed_one(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What `encode` gives back has two parts since the change, and is taken apart into three; `decode` always had."""
+    codec = """\
+class Codec:
+    def encode(self, x):
+        return x, {}
+
+    def decode(self, x):
+        return x, x
+"""
+    caller = """\
+from rl.codec import Codec
+
+
+def three(x):
+    a, b, c = Codec().encode(x)
+    return a, b, c
+
+
+def four(x):
+    a, b, c, d = Codec().decode(x)
+    return a, b, c, d
+
+
+print(three(1), four(1))
+"""
+    write(repository, rl__codec=codec.format("x, x"), rl__train=caller, rl__trainer="")
+    git(repository, "add", ".")
+    git(repository, "commit", "-qm", "a codec")
+    write(repository, rl__codec=codec.format("x"))
+    for _ in range(2):  # the second time what was wrong before is known
+        new = [row for row in found(capsys, "--changed-since", "HEAD") if row[2] == "MP130"]
+        assert new == [("rl/train.py", 5, "MP130")]
+
+
 def test_one_mistake_is_told_once_and_with_the_new_name(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A member (a warning by itself), an option and a keyword (errors by themselves), renamed at their definition."""
     strategies = """\

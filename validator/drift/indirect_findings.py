@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-from validator.finding import Finding, Related
+from validator.finding import Finding, Related, speaks_of_change
 
 MADE_SO = "the change made it so: before it, nothing was wrong"
+_LINE = re.compile(r":\d+")  # of a place that a message names: what stands above it may have moved it
 
 
 def marked(
     findings: list[Finding], is_changed: Callable[[str], bool], before: Callable[[frozenset[str]], list[Finding]]
 ) -> list[Finding]:
-    """The findings, those marked that lie in unchanged files, speak of changed ones and were not there before.
+    """The findings, those marked that lie in unchanged files and were not there before.
 
-    `before` gives what the rules of some codes say of the older revision; it is asked only where there are such.
+    `before` gives what the rules of some codes say of the older revision; it is asked only where there are such. What
+    only one file makes is not to be among the findings in unchanged files.
     """
     asked = [each for each in findings if _may_be_new(each, is_changed)]
     known = {_identity(each) for each in before(frozenset(each.code for each in asked))} if asked else set()
@@ -27,14 +30,14 @@ def is_marked(finding: Finding) -> bool:
 
 
 def _may_be_new(finding: Finding, is_changed: Callable[[str], bool]) -> bool:
-    speaks = any(is_changed(each.path) for each in finding.related)
-    return finding.severity != "note" and speaks and not is_changed(finding.path)
+    return finding.severity != "note" and not is_changed(finding.path) and not speaks_of_change(finding)
 
 
 def _with_mark(finding: Finding, is_changed: Callable[[str], bool]) -> Finding:
-    place = next(each for each in finding.related if is_changed(each.path))
+    own = Related(finding.path, finding.span.line, "")
+    place = next((each for each in finding.related if is_changed(each.path)), own)
     return finding._replace(related=(*finding.related, Related(place.path, place.line, MADE_SO)))
 
 
 def _identity(finding: Finding) -> tuple[str, str, str, str]:
-    return finding.code, finding.path, finding.context, finding.message
+    return finding.code, finding.path, finding.context, _LINE.sub("", finding.message)

@@ -27,8 +27,8 @@ from validator.finding import SEVERITIES, Finding, Fix, is_finding
 from validator.project import Project
 from validator.rule import LoadedRule
 from validator.run.beside import Lifeline, Shared, beside, uninterrupted
-from validator.run.cache import Cache, digest
-from validator.run.config import Config
+from validator.run.cache import Cache, Run, digest
+from validator.run.config import Config, contents_of_tables
 from validator.run.records import Record, unpickled
 from validator.run.suppressions import Outcome, Suppression, apply, comments_of, covers
 from validator.source import SourceFile
@@ -380,11 +380,11 @@ def _joined(sources: list[SourceFile], records: dict[str, Record], run: Check, c
     errors = [*run.errors, *(error for source in sources for error in records[source.path].errors)]
     findings = [finding for source in sources for finding in records[source.path].findings]
     project = _linked(sources, run, errors)
+    of_project = _project_findings(project, records, run, errors) if project is not None else []
     if project is not None:
-        findings += _project_findings(project, records, run, errors)
-        findings = _by_use(findings, project, run, errors)
-    compared = _Compared(sources, run, errors)
-    findings = _with_change(findings, compared)
+        findings, of_project = (_by_use(found, project, run, errors) for found in (findings, of_project))
+    compared = _Compared(sources, run, errors, cache)
+    findings += _with_change(of_project, compared)
     by_path: dict[str, list[Finding]] = {source.path: [] for source in sources}
     for finding in dict.fromkeys(findings):
         by_path.setdefault(finding.path, []).append(finding)
@@ -495,8 +495,8 @@ def _by_use(findings: list[Finding], project: Project, run: Check, errors: list[
 class _Compared:
     """The two revisions of a run that compares some."""
 
-    def __init__(self, sources: list[SourceFile], run: Check, errors: list[str]) -> None:
-        self.sources, self.run, self.errors = sources, run, errors
+    def __init__(self, sources: list[SourceFile], run: Check, errors: list[str], store: Cache | None) -> None:
+        self.sources, self.run, self.errors, self.store = sources, run, errors, store
         self.files = run.older.files if run.older is not None else {}
         self.changed = {source.path for source in sources if source.absolute in self.files}
 
@@ -512,12 +512,27 @@ class _Compared:
             return None
 
     def said_before(self, codes: frozenset[str]) -> list[Finding]:
-        """What the project rules of some codes say of the older revision."""
+        """What the project rules of some codes say of the older revision; kept, for other changes follow it, too."""
         assert self.change is not None
+        project = self.change.before.project
         wanted = [each for each in self.run.rules if each.rule.code in codes and each.check_project is not None]
-        said, failed = _ruled(self.change.before.project, wanted)
+        key = self._key(project, sorted(each.rule.code for each in wanted))
+        known = self.store.run(key) if self.store is not None else None
+        if known is not None:
+            return known.findings
+        said, failed = _ruled(project, wanted)
         self.errors.extend(failed)
+        if self.store is not None and not failed:
+            self.store.remember(key, Run(said, 0))
         return said
+
+    def _key(self, project: Project, codes: list[str]) -> bytes:
+        """Of all that what rules say of a project depends on."""
+        parts = [f"before {codes} {self.run.config!r}".encode()]
+        parts += map(digest, contents_of_tables(self.run.config))
+        for path, source in sorted(project.files.items()):
+            parts += (os.fsencode(path), digest(source.text.encode("utf-8", "surrogatepass")))
+        return digest(b"\0".join(parts))
 
     def found_before(self, codes: frozenset[str]) -> list[Finding]:
         """What the rules of some codes found in the changed files as they were, beside the comments there."""
@@ -547,7 +562,8 @@ class _Compared:
 
 
 def _with_change(findings: list[Finding], compared: _Compared) -> list[Finding]:
-    """The findings with what a change broke; those are marked that it brought about in files that it left alone."""
+    """The findings of project rules with what a change broke; those are marked that it brought about in files that it
+    left alone."""
     rules = [each for each in compared.run.rules if each.check_change is not None]
     if compared.change is None:
         return findings

@@ -125,6 +125,17 @@ def read_regular(path: str) -> bytes:
         raise UsageError(f"{path}: not a regular file") from error
 
 
+def contents_of_tables(settings: Config) -> list[bytes]:
+    """What stands in the tables that the settings name; of one that is missing that it is."""
+    contents = []
+    for table in (*settings.contracts, *settings.collectives):
+        try:
+            contents.append(read_regular(table))
+        except OSError:
+            contents.append(b"missing")
+    return contents
+
+
 def _parse(path: str, data: bytes, strict: bool) -> dict[str, Any]:
     if not strict:
         return _requires_python_only(data)

@@ -118,11 +118,7 @@ def run_key(
     """A digest of everything that the findings of a run depend on and the name of the cache does not say."""
     notes = settings.notes and before is not None  # of those that are shown it is asked which are old
     parts = [repr((settings._replace(output_format="", baseline="", notes=notes, jobs=0, given=()), whole)).encode()]
-    for table in (*settings.contracts, *settings.collectives):
-        try:
-            parts.append(cache.digest(config.read_regular(table)))
-        except OSError:
-            parts.append(b"missing")
+    parts += [cache.digest(content) for content in config.contents_of_tables(settings)]
     parts += [os.fsencode(folder) for folder in _packages_above(entries)]
     for entry, content in zip(entries, digests, strict=True):
         parts += (os.fsencode(entry.path), content)

@@ -288,6 +288,41 @@ def _of_library(call: Call) -> str:
     return "; the number of the process is passed before what is given here" if adds else ""
 
 
+_LOOPED = """\
+class Log:
+    def write(self, loss, tokens=0, lr=0.0):
+        print(loss, tokens, lr)
+
+
+def train(losses, report):
+    log = Log()
+    for loss in losses:
+        step = {{"{key}": loss}}
+        if report:
+            step["tokens"] = 1
+        log.write(**step){mark}
+
+
+def fit(losses):
+    log = Log()
+    step = {{"loss": 1, "losss": 2}}
+    for loss in losses:
+        if loss:
+            {change}
+    log.write(**step){mark}
+
+
+def pick(small):
+    step = {{"loss": 1, {other}: 2}} if small else {{"loss": 1, "losss": 2}}
+    return Log().write(**step){mark}
+
+
+if __name__ == "__main__":
+    train([1], True)
+    fit([1])
+    pick(False)
+"""
+
 INCORRECT: tuple[str, ...] = (
     # decorators that give back what they decorate
     """\
@@ -733,6 +768,8 @@ INCORRECT += (
     _VARIANTS.format(given='weights, load_format="whole"', mark="  # error: MP121"),
     # in another process, of two methods of the name
     _SCHEDULED.format(first="data, 1, 8", mark="  # error: MP121"),
+    # keys that a dictionary has on each of several ways, and in each turn of a loop
+    _LOOPED.format(key="losss", change='step["lr"] = 1', other='"losss"', mark="  # error: MP121"),
 )
 
 CORRECT = (
@@ -1348,4 +1385,6 @@ class Options(Base):
 def main():
     print(Options("a", 4, wide=True), Options("a", ranks=3))
 """,
+    # keys that a loop takes away, and those of one of two ways
+    _LOOPED.format(key="loss", change='step.pop("losss", None)', other='"lr"', mark=""),
 )

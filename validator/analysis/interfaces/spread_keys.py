@@ -25,13 +25,17 @@ _READERS = frozenset({"print", "len", "str", "repr", "sorted", "list", "set", "b
 
 
 class Keys(NamedTuple):
-    """The keys that a dictionary surely has, with where each is put, and whether it has no others."""
+    """The keys that a dictionary surely has, with where each is put, and whether it has no others. `looped`: these are
+    what a turn of a loop adds, and `taken` what it takes away, of keys that the dictionary has before it."""
 
     found: dict[str, At]
     complete: bool
+    looped: bool = False
+    taken: frozenset[str] = frozenset()
 
     def without(self, names: frozenset[str]) -> Keys:
-        return self._replace(found={key: at for key, at in self.found.items() if key not in names})
+        left = {key: at for key, at in self.found.items() if key not in names}
+        return self._replace(found=left, taken=self.taken | names)
 
 
 _NOBODY_KNOWS = Keys({}, False)
@@ -60,8 +64,14 @@ class SpreadKeys:
 
     def of(self, place: Place) -> Keys:
         """The keys of a dictionary as it is at a place."""
-        if self._gets_about(place):
-            return _NOBODY_KNOWS
+        return self._of(place, frozenset())
+
+    def _of(self, place: Place, joins: frozenset[int]) -> Keys:
+        """The same. `joins`: those passed on the way back from where it is asked; a loop leads to one of them again."""
+        return _NOBODY_KNOWS if self._gets_about(place) else self._at(place, joins)
+
+    def _at(self, place: Place, joins: frozenset[int]) -> Keys:
+        """The same, where nothing else has the dictionary."""
         taken: frozenset[str] = frozenset()
         added: dict[str, At] = {}
         complete = True
@@ -83,34 +93,49 @@ class SpreadKeys:
             elif not (value.data == -1 and change.method in _LOOKING or change.method in _READERS):
                 return _NOBODY_KNOWS
             place = place.operand(0)
-        made = self._made(place).without(taken)
-        return Keys({**made.found, **added}, made.complete and complete)
+        made = self._joined(place, joins) if value.op == "phi" else self._made(place, joins)
+        left = made.without(taken)
+        return left._replace(found={**left.found, **added}, complete=left.complete and complete)
 
-    def _made(self, place: Place) -> Keys:
+    def _joined(self, place: Place, joins: frozenset[int]) -> Keys:
+        """The keys that a dictionary has on each way to a place."""
+        if place.number in joins:
+            return Keys({}, True, looped=True)
+        ways = [self._at(place.value_at(each), joins | {place.number}) for each in place.value.args]
+        first = [way for way in ways if not way.looped] or ways
+        looped = first is ways
+        taken = frozenset[str]().union(*(way.taken for way in ways if way.looped))
+        common = set[str].intersection(*(set(way.found) for way in first)) - taken
+        same = all(way.complete and way.found.keys() == common for way in first)
+        kept = all(way.complete and way.found.keys() <= common for way in ways)
+        found = {key: at for key, at in first[0].found.items() if key in common}
+        return Keys(found, same and kept, looped, taken if looped else frozenset())
+
+    def _made(self, place: Place, joins: frozenset[int]) -> Keys:
         """The keys of a dictionary where it is made."""
         value = place.value
         if value.op == "dict":
-            return self._displayed(place)
+            return self._displayed(place, joins)
         if value.op == "attr" and value.data == "__dict__":
             return self._fields(place.operand(0), place.at, True)
         if value.op != "call":
             return _NOBODY_KNOWS
         if place.method == "dict" and place.receiver is None and value.data.names and None not in value.data.names:
             whole = {name: place.at for name in value.data.names if name not in ("*", "**")}
-            spread = [self.of(place.operand(i)) for i, name in enumerate(value.data.names, 1) if name == "**"]
+            spread = [self._of(place.operand(i), joins) for i, name in enumerate(value.data.names, 1) if name == "**"]
             return _together(whole, spread)
         if len(value.args) == 2 and any(o[0] == "ext" and o[1] in _SHOWING for o in place.operand(0).val.each):
             return self._fields(place.operand(1), place.at, place.method == "vars")
         return self._shown_by_method(place)
 
-    def _displayed(self, place: Place) -> Keys:
+    def _displayed(self, place: Place, joins: frozenset[int]) -> Keys:
         args = place.value.args
         own: dict[str, At] = {}
         spread: list[Keys] = []
         complete = True
         for i in range(0, len(args), 2):
             if args[i] < 0:
-                spread.append(self.of(place.value_at(args[i + 1])))
+                spread.append(self._of(place.value_at(args[i + 1]), joins))
                 continue
             key = place.value_at(args[i]).val.constant()
             if isinstance(key, str):
@@ -156,18 +181,35 @@ class SpreadKeys:
 
     def _gets_about(self, place: Place) -> bool:
         """Whether a dictionary is known to something else that may change it: a function inside, an object, a list."""
-        unit, values = place.unit, place.unit.code.values
-        chain = {place.number}
-        while values[place.number].op == "mut":
-            place = place.operand(0)
-            chain.add(place.number)
-        later = ((each, user) for each in chain for user in unit.users.get(each, ()) if values[user].op == "mut")
-        chain |= {user for each, user in list(later) if values[user].args[0] == each}
+        unit = place.unit
+        chain = _same(unit, place.number)
         names = {name for name, numbers in unit.code.definitions.items() if not chain.isdisjoint(numbers)}
         inside = (each for each in self.objects.flow.units_of(unit.module).values() if each.outer is unit)
         if any(value.op == "free" and value.data[1] in names for each in inside for value in each.code.values):
             return True
-        return any(not _is_harmless(unit, each, user) for each in chain for user in unit.users.get(each, ()))
+        users = ((each, user) for each in chain for user in unit.users.get(each, ()) if user not in chain)
+        return any(not _is_harmless(unit, each, user) for each, user in users)
+
+
+def _same(unit: Unit, number: int) -> set[int]:
+    """All values that are one dictionary: as it was before changes and after them, on one of several ways."""
+    values = unit.code.values
+    found, front = set[int](), [number]
+    while front:
+        each = front.pop()
+        if each not in found:
+            found.add(each)
+            front += {"mut": values[each].args[:1], "phi": values[each].args}.get(values[each].op, ())
+    front = list(found)
+    while front:
+        each = front.pop()
+        for user in unit.users.get(each, ()):
+            value = values[user]
+            joined = value.op == "phi" and all(arg in found or arg == user for arg in value.args)
+            if user not in found and (joined or value.op == "mut" and value.args[0] == each):
+                found.add(user)
+                front.append(user)
+    return found
 
 
 def _is_harmless(unit: Unit, number: int, user: int) -> bool:
@@ -187,5 +229,6 @@ def _is_harmless(unit: Unit, number: int, user: int) -> bool:
 
 
 def _together(own: dict[str, At], spread: list[Keys], complete: bool = True) -> Keys:
+    """The keys of a dictionary that has those of others, too; what one of a loop has before it is not known here."""
     found = {key: at for keys in spread for key, at in keys.found.items()}
-    return Keys({**found, **own}, complete and all(keys.complete for keys in spread))
+    return Keys({**found, **own}, complete and all(keys.complete and not keys.looped for keys in spread))
