@@ -499,38 +499,42 @@ def train(args):
 def test_findings_in_unchanged_files_count_though_they_name_no_changed_one(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What `encode` gives back has two parts since the change, and is taken apart into three; `decode` always had."""
-    codec = """\
-class Codec:
-    def encode(self, x):
-        return x, {}
+    """Since the change each rank draws its own order; the other draw was each rank's own before it, too."""
+    data = """\
+import random
 
-    def decode(self, x):
-        return x, x
+import numpy as np
+import torch.distributed as dist
+
+
+def split(rows):
+    random.shuffle(rows)
+    return rows[dist.get_rank() :: dist.get_world_size()]
+
+
+def pick(rows):
+    order = np.random.permutation(len(rows))
+    return order[dist.get_rank() :: dist.get_world_size()]
 """
-    caller = """\
-from rl.codec import Codec
+    seeding = """\
+import random
 
+import numpy as np
+import torch.distributed as dist
 
-def three(x):
-    a, b, c = Codec().encode(x)
-    return a, b, c
+from rl.data import pick, split
 
-
-def four(x):
-    a, b, c, d = Codec().decode(x)
-    return a, b, c, d
-
-
-print(three(1), four(1))
+random.seed({})
+np.random.seed(dist.get_rank())
+print(split(list(range(100))), pick(list(range(100))))
 """
-    write(repository, rl__codec=codec.format("x, x"), rl__train=caller, rl__trainer="")
+    write(repository, rl__data=data, rl__train=seeding.format("7"), rl__trainer="")
     git(repository, "add", ".")
-    git(repository, "commit", "-qm", "a codec")
-    write(repository, rl__codec=codec.format("x"))
-    for _ in range(2):  # the second time what was wrong before is known
-        new = [row for row in found(capsys, "--changed-since", "HEAD") if row[2] == "MP130"]
-        assert new == [("rl/train.py", 5, "MP130")]
+    git(repository, "commit", "-qm", "two draws")
+    write(repository, rl__train=seeding.format("dist.get_rank()"))
+    for _ in range(2):  # the second time it is known what was found before
+        new = [row for row in found(capsys, "--changed-since", "HEAD") if row[0] == "rl/data.py"]
+        assert new == [("rl/data.py", 8, "MP532")]
 
 
 def test_one_mistake_is_told_once_and_with_the_new_name(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
