@@ -121,7 +121,9 @@ only where an argument differs between ranks (`[]` for an item). `[exceptions]`:
 `[hooks]`, by the name of the method: it keeps the function in its argument `hook = [parameter, position]` and calls it
 later with so many `arguments`, or with as many as a switch says that is on (`with = {switch = arguments}`).
 `[by_name]`, by the name of a method of a library: it has objects of the program run the method that the text in `asks`
-names, with the tuple in `gives` and the dictionary in `named`.
+names, with the tuple in `gives` and the dictionary in `named`, or with all `rest` that it is passed. The objects are
+`workers` of a library: `[workers]` has the `keys` under which texts name their classes, and the `methods` that they
+have of it.
 `[gradients]`: who makes one gradient of those of all ranks: libraries and functions that surely do not (`leaving`),
 that may (`reducing`), methods that keep a function which may (`hooks`); functions that make `models`, or are made to
 compute gradients and take steps (`computing`); functions that bound gradients (`bounding`).
@@ -219,6 +221,8 @@ class Row(NamedTuple):
     gives: tuple[str, int] | None = None
     named: tuple[str, int] | None = None
     asks: tuple[str, int] | None = None
+    rest: bool = False  # the arguments behind the name are those of the method
+    workers: str = ""
     own: tuple[str, ...] = ()
     skips: int = 0
     before: int = 0
@@ -268,6 +272,13 @@ class Hook(NamedTuple):
     switches: dict[str, int] = {}  # noqa: RUF012
 
 
+class Workers(NamedTuple):
+    """Objects that a library makes of classes which a program names in texts; see `[workers]`."""
+
+    keys: tuple[str, ...]
+    methods: frozenset[str]
+
+
 # Results that are arguments of the call, or hold them.
 _HANDED_BACK = ("each", "prepared", "receiver", "first", "second", "decorated", "same", "fetched")
 
@@ -303,9 +314,8 @@ class Models:
     tensors: dict[str, dict[str, str]]  # words about methods of tensors: see `[tensors]` in torch.toml
     families: dict[str, str]  # package -> the base of all its classes
     hooks: dict[str, Hook]  # names of methods that keep a function -> how they call it
-    by_name: dict[
-        str, Row
-    ]  # method that has the program's methods run by their names -> where name and arguments stand
+    by_name: dict[str, Row]  # method that runs methods of the program by name -> where name and arguments stand
+    workers: dict[str, Workers]  # library -> the objects whose methods it runs so
     targets: dict[str, str]  # keys of a section that name what it makes -> the key of its arguments (empty: beside it)
 
     @cached_property
@@ -459,6 +469,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
     states: dict[str, str] = {}
     hooks: dict[str, Hook] = {}
     by_name: dict[str, Row] = {}
+    workers: dict[str, Workers] = {}
     targets: dict[str, str] = {}
     families: dict[str, str] = {}
     placed: set[str] = set()
@@ -514,6 +525,8 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         for name, row in data.get("hooks", {}).items():
             hooks[name] = Hook(tuple(row["hook"]), row["arguments"], row.get("with", {}))
         by_name.update((name, _row(name, row)) for name, row in data.get("by_name", {}).items())
+        for name, row in data.get("workers", {}).items():
+            workers[name] = Workers(tuple(row["keys"]), frozenset(row["methods"]))
         targets.update(data.get("targets", {}))
         families.update(data.get("families", {}))
     sections = (
@@ -549,6 +562,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         families,
         hooks,
         by_name,
+        workers,
         targets,
     )
 

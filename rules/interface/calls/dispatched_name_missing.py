@@ -7,8 +7,10 @@ What it does
     the objects which come there can have; where the objects are not all known, one that nothing in the project has and
     that is no name of a known library, as a warning where they are actors, or some are known, else as a note. Also a
     name that is put together (`getattr(self, f"_reward_{name}")`), where no object that may be there has a method, or
-    anything else, whose name begins and ends so. Silent where `getattr` has a default, or `hasattr` or an `except` is
-    around it.
+    anything else, whose name begins and ends so; and one that a library is to run on its workers
+    (`llm.collective_rpc("save")`), where all texts that name classes for these (`worker_extension_cls="rl.Worker"`)
+    name classes of the project without it (a warning: what the library's own workers have is a table). Silent where
+    `getattr` has a default, or `hasattr` or an `except` is around it.
 
 Why is this bad
     It raises AttributeError in another process, long after the start; no search for calls finds the text.
@@ -22,9 +24,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from validator.analysis.interfaces.members import Members
+from validator.analysis.named_workers import NamedWorkers
+from validator.definitions import ClassDef
 from validator.errors import nearest
 from validator.finding import Finding, Related, Severity
-from validator.flow.callgraph.dispatch import Dispatches
+from validator.flow.callgraph.dispatch import Dispatched, Dispatches
 from validator.flow.objects import Held, Objects
 from validator.flow.queries.base import Place, Queries
 from validator.models.members import is_telling
@@ -38,6 +42,7 @@ _LETTERS = 3  # so many letters of a name that is put together tell it from othe
 
 def check_project(project: Project) -> Iterator[Finding]:
     yield from _put_together(project)
+    yield from _on_workers(project)
     objects = project.analysis(Objects)
     for each in project.analysis(Dispatches).by_program:
         if any(o[0] in ("ext", "made") for o in each.asking.operand(1).closed.objs):
@@ -49,6 +54,32 @@ def check_project(project: Project) -> Iterator[Finding]:
             if severity == "error" and each.guessed:
                 severity = "warning"
             yield _report(project, held, each.asking, each.text, severity)
+
+
+def _on_workers(project: Project) -> Iterator[Finding]:
+    """What a library is to run on workers that do not have it."""
+    workers = project.analysis(NamedWorkers)
+    rows = project.analysis(Queries).flow.models.by_name
+    for each in project.analysis(Dispatches).all:
+        library = rows[each.asking.method].workers if each.by_library else ""
+        classes = workers.lacks(library, each.name) if library else frozenset()
+        if classes:
+            yield _report_worker(each, sorted(classes, key=lambda cls: cls.name))
+
+
+def _report_worker(each: Dispatched, classes: list[ClassDef]) -> Finding:
+    whose = " nor ".join(f"`{cls.name}`" for cls in classes[:3])
+    names = sorted({method for cls in classes for method in cls.methods})
+    return RULE.finding(
+        each.text.unit.path,
+        each.text.at,
+        f"{whose} has no method `{each.name}`, which `{each.text.unit.qualname}` has run on the workers through "
+        f"`{each.asking.method}`",
+        help=f"use the name of a method that is there{nearest(each.name, names)}",
+        related=[Related(cls.path, cls.facts.at[0], "the class of the workers") for cls in classes[:3]],
+        context=f"{each.text.unit.qualname}:{each.name}",
+        severity="warning",
+    )
 
 
 def _put_together(project: Project) -> Iterator[Finding]:
@@ -193,6 +224,34 @@ class Trainer:
         return self.group.run_on_workers("{method}", batch){mark}
 """
 
+_WORKERS = """\
+# file: rl/__init__.py
+# file: rl/worker.py
+class WorkerExtension:
+    def update_weight(self, name, dtype):
+        return name, dtype
+# file: rl/engine.py
+import ray
+import torch.distributed as dist
+import vllm
+
+
+@ray.remote
+class Engine:
+    def __init__(self, worker_cls, **options):
+        options["worker_extension_cls"] = {cls}
+        self.llm = vllm.LLM(**options)
+        self.rank = dist.get_rank()
+
+    async def update_weights(self, name, dtype):
+        await self.llm.collective_rpc("sleep")
+        return await self.llm.collective_rpc("{name}", args=(name, dtype)){mark}
+
+    async def {own}(self):
+        return await self.llm.collective_rpc(lambda worker: worker.rank)
+"""
+_NAMED_WORKER = '"rl.worker.WorkerExtension"'
+
 INCORRECT = (
     _SCORER.format(prefix="_reward_", default="", mark="  # error: MP134"),
     _ENGINES.format(name="pause_requests", given="", mark="  # error: MP134"),
@@ -217,6 +276,8 @@ def main(strategy, batch):
 """,
     # through an object that the trainer is given, by a name that only one class has
     _GIVEN.format(method="gather_rewards", mark="  # error: MP134"),
+    # a method of the engine, which the workers do not have
+    _WORKERS.format(cls=_NAMED_WORKER, name="update_layer", own="update_layer", mark="  # error: MP134"),
 )
 
 CORRECT = (
@@ -289,4 +350,7 @@ def main(strategy):
     run(Worker(), "wake_up")
     run(measured()(), "measure_updates")
 """,
+    # a method of the workers; those of workers that are not known
+    _WORKERS.format(cls=_NAMED_WORKER, name="update_weight", own="update_layer", mark=""),
+    _WORKERS.format(cls="worker_cls", name="update_layer", own="update_layer", mark=""),
 )

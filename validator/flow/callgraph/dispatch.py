@@ -92,6 +92,8 @@ def _dispatched_by_libraries(queries: Queries) -> Iterator[Dispatched]:
 
 def _sent_along(asking: Place, row: Row) -> list[Sent] | None:
     """The arguments that a library passes on; None where they cannot all be seen."""
+    if row.rest:
+        return _rest_sent(asking, row)
     known = {None, *(each[0] for each in (row.asks, row.gives, row.named) if each is not None), *row.own}
     if not known.issuperset(asking.value.data.names):
         return None  # another library's method of that name
@@ -109,6 +111,20 @@ def _sent_along(asking: Place, row: Row) -> list[Sent] | None:
             return None
         found += [Sent(str(k.data), named.root.value_at(v)) for k, v in zip(keys, args[1::2], strict=True) if k]
     return found
+
+
+def _rest_sent(asking: Place, row: Row) -> list[Sent]:
+    """All that is passed beside the name, but for what the library takes itself."""
+    assert row.asks is not None
+    names = asking.value.data.names
+    keyword, position = row.asks
+    by_place = [n for n, name in enumerate(names) if name is None]
+    left = set(by_place[position : position + 1]) if keyword not in names else set()
+    return [
+        Sent(name, asking.operand(n + 1))
+        for n, name in enumerate(names)
+        if n not in left and name != keyword and name not in row.own
+    ]
 
 
 def _named_by(asking: Place) -> int:
