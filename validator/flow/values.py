@@ -35,7 +35,8 @@ Objects are tuples whose first element says what they are:
 | `("param", position)` | whatever the caller passes; `("part", position, key)`: an element of that |
 | `("top",)` | anything; with `("more",)`: so many that they are not told apart |
 
-A value nests at most `_DEEP` deep and holds at most `_MANY` objects: what is more is anything. Both are closure
+A value nests at most `_DEEP` deep and holds at most `_MANY` objects, and `_MANY_DEFINED` that the program itself defines:
+what is more is anything. Both are closure
 operators on sets, so the least solution does not depend on the order in which it is reached.
 """
 
@@ -54,6 +55,8 @@ _COUNTING = ("size", "beyond", "counted", "miscounted", "as long")
 COUNTED = ("counted", "miscounted", "as long")  # what stands beside a list whose length is told by a number of ranks
 _DEEP = 3
 _MANY = 16
+_MANY_DEFINED = 64  # of what a program defines, as a registry of it has it: no operation makes more of these
+_OF_DEFINITIONS = frozenset({"unit", "class", "module", "inst", "self", "bound"})
 _SYMBOLIC = ("param", "part")
 TOP: Obj = ("top",)
 MORE: Obj = ("more",)  # there were too many: nothing that is added changes anything
@@ -422,8 +425,12 @@ def limited(objs: frozenset[Obj], ordered: Iterable[Obj]) -> frozenset[Obj]:
     for same in groups.values():
         if len(same) > 1:
             objs = (objs - frozenset(same)) | {_merged(same)}
-    many = len(objs) > _MANY and sum(o[0] != "parser" for o in objs) > _MANY
-    return _ANYTHING if many or MORE in objs else objs
+    if len(objs) > _MANY:
+        defined = sum(o[0] in _OF_DEFINITIONS for o in objs)
+        counted = len(objs) - defined - sum(o[0] == "parser" for o in objs)
+        if counted > _MANY or defined > _MANY_DEFINED:
+            return _ANYTHING
+    return _ANYTHING if MORE in objs else objs
 
 
 def _merged(same: list[Obj]) -> Obj:

@@ -124,15 +124,15 @@ def bind(
                 bindings[position] = spreads["*"] if position == len(positional) else sequence(UNKNOWN)
             given = []
         else:
-            bindings[position] = _named(unit, left, rest, spreads)
+            bindings[position] = _named(unit, left, rest, spreads, len(positional))
             left = {}
     return bindings
 
 
-def _named(unit: Unit, left: dict[str, Val], rest: Val | None, spreads: Spreads) -> Val:
-    """What `**kwargs` holds: the keywords that no parameter takes."""
+def _named(unit: Unit, left: dict[str, Val], rest: Val | None, spreads: Spreads, placed: int) -> Val:
+    """What `**kwargs` holds: the keywords that no parameter takes. `placed`: how many are filled by their place."""
     rows = tuple(sorted((k, v) for k, v in left.items())) if len(left) < 16 else ()
-    if "**" in spreads and any(each not in ("*", "**", "pos") for _, each in unit.code.params):
+    if "**" in spreads and any(each not in ("*", "**", "pos") for _, each in unit.code.params[placed:]):
         rest = UNKNOWN  # which of the keys other parameters take is not told apart
     named = Val(frozenset({("dict", rows, rest)}))
     return named if rest is not None else join2(named, spreads.get("**", BOTTOM))
