@@ -5,10 +5,11 @@ What it does
     of bases included. Reports places that ask an object for one that its class lost, as far as the flow of values knows
     which objects come there: through parameters, fields, containers, wrappers (`DistributedDataParallel`, a
     `DataLoader` that keeps its sampler), registries and factories. An error where nothing else can come there, a
-    warning where objects of other classes may, which have the member. A warning, too, where the dictionary of an object
-    is handed on (`control.__dict__`, `vars(control)`) without an attribute that is a property since the change, while
-    its key is asked for. Silent where MP901 tells of the place, where a base outside the project or code outside the
-    class may give it, and behind `hasattr`, `isinstance` and `except AttributeError`.
+    warning where objects of other classes may, which have the member, or where nothing is known of the object and at
+    least two classes of one name, or of one base, with the class have it still. A warning, too, where the dictionary of
+    an object is handed on (`control.__dict__`, `vars(control)`) without an attribute that is a property since the
+    change, while its key is asked for. Silent where MP901 tells of the place, where a base outside the project or code
+    outside the class may give it, and behind `hasattr`, `isinstance` and `except AttributeError`.
 
 Why is this bad
     AttributeError, often only on the way that one option takes: the class that was tested still has the member.
@@ -34,13 +35,14 @@ def check_change(change: Change) -> Iterator[Finding]:
     rows: dict[tuple[str, str], list[Asked]] = {}
     names: Names = change.analysis(Names)
     told = {(each.path, each.at) for lost in (*names.lost, *names.members) for each in lost.stale}  # by MP901
-    for row in change.analysis(LostMembers).asked():
+    members: LostMembers = change.analysis(LostMembers)
+    for row in (*members.asked(), *members.asked_of_kin()):
         if (row.unit.path, row.place.at) in told:
             continue
         rows.setdefault((row.cls.qualname, row.name), []).append(row)
     for several in rows.values():
         yield _report(several)
-    yield from map(_report_taken, change.analysis(LostMembers).taken())
+    yield from map(_report_taken, members.taken())
 
 
 def _report_taken(row: Taken) -> Finding:
@@ -65,6 +67,8 @@ def _report(rows: list[Asked]) -> Finding:
     kind = "method" if row.place.is_called else "attribute"
     instead = f"; it has `{row.now}` now" if row.now else ""
     where = "which is asked for it here" if row.only else "of which an object may be asked for it here"
+    if row.kin:
+        where = f"which {len(row.kin)} others of its kind have, and which an unknown object is asked for here"
     return RULE.finding(
         row.unit.path,
         row.place.at,
@@ -75,6 +79,7 @@ def _report(rows: list[Asked]) -> Finding:
         related=[
             Related(cls.path, cls.facts.name_at[0], f"`{cls.name}` as it is now"),
             *(Related(each.unit.path, each.place.at[0], "it is asked for here too") for each in others),
+            *(Related(each.path, each.facts.name_at[0], f"`{each.qualname}` has it") for each in row.kin[:2]),
         ],
         context=f"{cls.qualname}.{row.name}",
         severity="error" if row.only else "warning",
@@ -108,6 +113,32 @@ def fit(batches):
 # file: actor.py
 def update(batch):
     return batch["loss"] if batch["control"]["enabled_now"] else 0
+"""
+
+_KIN = """# before: models/dense.py
+class Transformer:
+    def __init__(self, width):
+        self.width = width
+        self.image_words = 0
+# file: models/dense.py
+class Transformer:
+    def __init__(self, width):
+        self.width = width
+# file: models/sparse.py
+class Transformer:
+    def __init__(self, width):
+        self.image_words = width
+# file: models/{third}.py
+class {kind}:
+    def __init__(self, width):
+        self.image_words = 2 * width
+# file: train.py
+from importlib import import_module
+
+
+def main(name, width):
+    model = import_module(f"models.{{name}}").Transformer(width)
+    return model.image_words{mark}
 """
 
 INCORRECT = (
@@ -188,6 +219,8 @@ def main(rows, repeated, epochs):
     # what is computed is no part of the object's dictionary
     _SENT_WHOLE.format(sent="control.__dict__", mark="  # error: MP914"),
     _SENT_WHOLE.format(sent="vars(control)", mark="  # error: MP914"),
+    # nobody knows which of the models it is: all of them had it
+    _KIN.format(third="ensemble", kind="Transformer", mark="  # error: MP914"),
 )
 
 CORRECT = (
@@ -265,4 +298,6 @@ def main(width):
 """,
     _SENT_WHOLE.format(sent='{**vars(control), "enabled_now": control.enabled_now}', mark=""),
     _SENT_WHOLE.format(sent='{"low": control.low, "same": control.__dict__ == vars(control)}', mark=""),
+    # one other class of the kind alone has it
+    _KIN.format(third="images", kind="Images", mark=""),
 )

@@ -6,7 +6,9 @@ What it does
     them still has as it was: a warning where it is about ranks, else a note, as twins may part on purpose. Reports also
     a parameter that one of several functions of one signature lost while callers that choose among them pass it; and
     an argument of a decorator of one of two methods whose names begin alike, while the other has it as both had it. And
-    what a collective makes of a tensor (`SUM`, `AVG`), where another function makes as before the same call.
+    what a collective makes of a tensor (`SUM`, `AVG`), where another function makes as before the same call. Also a
+    statement that at least three functions had alike, wherever they are, and that one of them has otherwise since the
+    change, in more than numbers, texts and new names, and as no other place has it.
 
 Why is this bad
     What is mended in one of two twins is still wrong in the other; what is broken in one of them makes two backends
@@ -20,6 +22,7 @@ from collections.abc import Iterator
 
 from rules.changes.effect_dropped import short
 from validator.drift.change import Change
+from validator.drift.statements.agreed import Agreed, Parted
 from validator.drift.statements.decorators import Decorators, Redecorated
 from validator.drift.statements.twins import Left, Twins, Untwinned
 from validator.finding import Finding, Related
@@ -32,10 +35,27 @@ def check_change(change: Change) -> Iterator[Finding]:
     twins = change.analysis(Twins)
     for left in twins.left:
         yield _statement(left)
+    for parted in change.analysis(Agreed).parted:
+        yield _parted(parted)
     for row in twins.parameters:
         yield _parameter(row)
     for decorated in change.analysis(Decorators).rows:
         yield _decorated(decorated)
+
+
+def _parted(row: Parted) -> Finding:
+    unit = row.pair.new
+    count = len({other for other, _ in row.others})
+    return RULE.finding(
+        unit.path,
+        unit.module.source_text.at(row.new.node),
+        f"`{short(row.old.text)}` is `{short(row.new.text)}` here since the change, and still as it was in "
+        f"{count} other functions",
+        help="change all of them alike, or say why this one differs",
+        related=[Related(u.path, s.node.lineno, f"`{u.qualname}` has it as it was") for u, s in row.others[:3]],
+        context=f"{unit.qualname}:{row.old.text[:80]}",
+        severity="warning",
+    )
 
 
 def _decorated(row: Redecorated) -> Finding:
@@ -180,6 +200,46 @@ class Solver:
         return found
 """
 
+_SHARED = """# before: rows.py
+class Images:
+    def __init__(self, rows, **given):
+        self.own_rows = rows[given["rank"] :: given["ranks"]]
+
+
+class Videos:
+    def __init__(self, rows, **given):
+        self.frames = given["frames"]
+        self.own_rows = rows[given["rank"] :: given["ranks"]]
+
+
+class Texts:
+    def __init__(self, rows, **given):
+        self.length = given["length"]
+        rows = [row for row in rows if len(row) < self.length]
+        self.own_rows = rows[given["rank"] :: given["ranks"]]
+# file: rows.py
+class Images:
+    def __init__(self, rows, **given):
+        self.own_rows = {images}
+
+
+class Videos:
+    def __init__(self, rows, **given):
+        self.frames = given["frames"]
+        start = given["rank"] * 2
+        self.own_rows = {videos}{mark}
+
+
+class Texts:
+    def __init__(self, rows, **given):
+        self.length = given["length"]
+        rows = [row for row in rows if len(row) < self.length]
+        self.own_rows = {images}
+"""
+_STRIDED = 'rows[given["rank"] :: given["ranks"]]'
+_STRETCH = "rows[start : start + 2]"
+
+
 INCORRECT = (
     """# before: rl/meshes.py
 class Torch:
@@ -315,6 +375,8 @@ def load(path):
     _WORKERS.format(actor="PROTO", mark="  # error: MP907"),
     # what a collective makes of the same
     _FORWARD.format(mark="  # error: MP907", other="SUM"),
+    # one of three that dealt rows out alike
+    _SHARED.format(images=_STRIDED, videos=_STRETCH, mark="  # error: MP907"),
 )
 CORRECT = (
     # the call that passes it stands in one of the two, which hands on to what it wraps
@@ -422,4 +484,9 @@ class Algorithm:
 """,
     _WORKERS.format(actor="METRICS", mark=""),
     _FORWARD.format(mark="", other="AVG"),
+    # all three deal rows out otherwise; in one of them the rows have another name now
+    _SHARED.format(images=_STRETCH, videos=_STRETCH, mark=""),
+    _SHARED.format(images=_STRIDED, videos='wide_rows[given["rank"] :: given["ranks"]]', mark="").replace(
+        "start = given", "wide_rows = rows + given"
+    ),
 )

@@ -35,9 +35,9 @@ Objects are tuples whose first element says what they are:
 | `("param", position)` | whatever the caller passes; `("part", position, key)`: an element of that |
 | `("top",)` | anything; with `("more",)`: so many that they are not told apart |
 
-A value nests at most `_DEEP` deep and holds at most `_MANY` objects, and `_MANY_DEFINED` that the program itself defines:
-what is more is anything. Both are closure
-operators on sets, so the least solution does not depend on the order in which it is reached.
+A value nests at most `_DEEP` deep and holds at most `_MANY` objects, and `_MANY_DEFINED` that the program itself
+defines: what is more is anything. Both are closure operators on sets, so the least solution does not depend on the
+order in which it is reached.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ from validator.flow.objects import Held, Objects
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_foreign, is_test
-from validator.models.members import is_known
+from validator.models.members import is_known, is_telling
 
+_SEVERAL = 2  # classes that have what one of their kind lost
 _ASKING = ("asks", "tries")
 # What hands a dictionary on as it is; `_TOLD` only shows it.
 _HANDING = frozenset({"store_item", "store_attr", "dict", "tuple", "list", "call", "return", "yield", "phi"})
@@ -29,6 +30,7 @@ class Asked(NamedTuple):
     name: str
     now: str
     only: bool  # whether it can be an object of nothing else
+    kin: tuple[ClassDef, ...] = ()  # where nothing is known of the object: classes that stand in for `cls` and have it
 
 
 class Taken(NamedTuple):
@@ -63,6 +65,39 @@ class LostMembers:
                         yield Asked(
                             place.unit, place, cls, name, classes[cls], held.complete and len(held.classes) == 1
                         )
+
+    def asked_of_kin(self) -> Iterator[Asked]:
+        """The places that ask an object of which nothing is known, where one of several classes of a kind lost what
+        all the others have."""
+        for cls, name, now in self._gone():
+            kin = tuple(each for each in self._kin(cls) if name in each.attributes)
+            if len(kin) < _SEVERAL or not is_telling(name) or self.members.is_given_outside(name):
+                continue
+            own = {cls, *kin}
+            for place in self._reads(name):
+                held = self.objects.held(place.operand(0), place)
+                if not held.classes and not is_test(place.unit.path) and place.unit.cls not in own:
+                    yield Asked(place.unit, place, cls, name, now, only=False, kin=kin)
+
+    def _gone(self) -> Iterator[tuple[ClassDef, str, str]]:
+        """The classes of changed files with what their objects had before and have no longer."""
+        for cls in self.after.project.classes():
+            if self.change.is_changed(cls.path) and not is_foreign(cls.path) and not is_test(cls.path):
+                yield from ((cls, name, now) for name, now in self._gone_of(cls))
+
+    def _gone_of(self, cls: ClassDef) -> list[tuple[str, str]]:
+        """What a class had before and has no longer, with what it has instead, if that is one thing."""
+        module = self.change.before.module(cls.module.source.absolute)
+        old = module.classes.get(cls.qualname) if module is not None else None
+        gone = old.attributes - cls.attributes if old is not None else frozenset()
+        come = sorted(cls.attributes - old.attributes) if old is not None and len(gone) == 1 else []
+        return [(name, come[0] if len(come) == 1 else "") for name in sorted(gone)]
+
+    def _kin(self, cls: ClassDef) -> list[ClassDef]:
+        """The classes that stand in for one another: of one name, or of one base of the project."""
+        named = (each for each in self.after.project.classes() if each.name == cls.name)
+        beside = (each for base in cls.mro[1:] for each in base.descendants())
+        return [each for each in dict.fromkeys([*named, *beside]) if each is not cls and not is_test(each.path)]
 
     def taken(self) -> Iterator[Taken]:
         """The dictionaries of objects (`control.__dict__`, `vars(control)`) that lack what is computed since the
@@ -111,13 +146,7 @@ class LostMembers:
                 continue
             if not self.after.is_made(cls):
                 continue
-            module = self.change.before.module(cls.module.source.absolute)
-            old = module.classes.get(cls.qualname) if module is not None else None
-            gone = old.attributes - cls.attributes if old is not None else frozenset()
-            come = sorted(cls.attributes - old.attributes) if old is not None and len(gone) == 1 else []
-            found += [
-                (cls, name, come[0] if len(come) == 1 else "") for name in sorted(gone) if self._is_lost(cls, name)
-            ]
+            found += [(cls, name, now) for name, now in self._gone_of(cls) if self._is_lost(cls, name)]
         return found
 
     def _is_lost(self, cls: ClassDef, name: str) -> bool:
