@@ -26,6 +26,7 @@ RULE = Rule("MP704", "flag-given-twice", "warning", stable_since="0.1.0", tokens
 
 
 def check_project(project: Project) -> Iterator[Finding]:
+    found: dict[tuple[str, str, str, str], list[tuple[Given, Given]]] = {}
     for launch, line in project.analysis(CommandLines).all:
         seen: dict[str, Given] = {}
         for given in line.given:
@@ -34,15 +35,23 @@ def check_project(project: Project) -> Iterator[Finding]:
             before = seen.get(given.option.dest)
             seen[given.option.dest] = given
             if before is not None and before.flag.home == given.flag.home and _differ(before, given):
-                first, second = _shown(before), _shown(given)
-                yield RULE.finding(
-                    given.flag.place.path,
-                    given.at,
-                    f"`{given.flag.text}` of `{launch.name}` is given twice: {first}, and then {second}, which wins",
-                    help="leave one of them",
-                    related=[Related(before.flag.place.path, before.flag.place.line, f"{first} is given here")],
-                    context=f"{launch.name}:{given.flag.text}",
-                )
+                key = (launch.name, given.flag.text, _shown(before), _shown(given))
+                found.setdefault(key, []).append((before, given))
+    for (program, flag, first, second), rows in found.items():  # copies of one script are one mistake
+        yield _report(program, flag, first, second, rows)
+
+
+def _report(program: str, flag: str, first: str, second: str, rows: list[tuple[Given, Given]]) -> Finding:
+    (before, given), *others = rows
+    places = [(before.flag.place, f"{first} is given here"), *((o.flag.place, "here, too") for _, o in others)]
+    return RULE.finding(
+        given.flag.place.path,
+        given.at,
+        f"`{flag}` of `{program}` is given twice: {first}, and then {second}, which wins",
+        help="leave one of them",
+        related=[Related(place.path, place.line, text) for place, text in places],
+        context=f"{program}:{flag}",
+    )
 
 
 def _differ(one: Given, other: Given) -> bool:

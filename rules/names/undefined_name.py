@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 from validator.errors import nearest
 from validator.facts.model import At, Unresolved
-from validator.finding import Finding
+from validator.finding import Finding, Related
 from validator.rule import Rule
 from validator.source import SourceFile
 
@@ -38,13 +38,16 @@ def check_file(source: SourceFile) -> Iterator[Finding]:
     choices = [*source.facts.names, *dir(builtins)]
     if source.path.endswith(".pyi"):  # nobody runs it
         return
+    rows: dict[str, list[Unresolved]] = {}
     for row in source.facts.unresolved:
         if row.name in _PYTHON_2 and _BRANCHES_ON_VERSION.search(source.text):
             continue
         if _is_own_module(source, row.name) or _is_asked_for(source, row) or _is_replaced(source, row.name):
             continue
-        for at in dict.fromkeys((row.at, _first_call(source, row))):
-            yield _report(source, row, at, choices)
+        rows.setdefault(row.name, []).append(row)
+    for first, *others in rows.values():  # what one import, or one definition, mends is one mistake
+        for at in dict.fromkeys((first.at, _first_call(source, first))):
+            yield _report(source, first, at, choices, others)
 
 
 def _is_own_module(source: SourceFile, name: str) -> bool:
@@ -89,15 +92,20 @@ def _first_call(source: SourceFile, row: Unresolved) -> At:
     return next(calls, row.at)
 
 
-def _report(source: SourceFile, row: Unresolved, at: At, choices: list[str]) -> Finding:
+def _shown(scope: str) -> str:
+    return scope.replace(".<locals>", "")
+
+
+def _report(source: SourceFile, row: Unresolved, at: At, choices: list[str], others: list[Unresolved]) -> Finding:
     elsewhere = any(i.bound_as == row.name for i in source.facts.imports)
     hint = "; only another function imports it" if elsewhere else ""
-    where = "" if row.scope == "<module>" else f" in `{row.scope.replace('.<locals>', '')}`"
+    where = "" if row.scope == "<module>" else f" in `{_shown(row.scope)}`"
     return RULE.finding(
         source.path,
         at,
         f"`{row.name}` is not defined{where}{hint}",
         help=f"import or define it before it is used{nearest(row.name, choices, 0.8)}",
+        related=[Related(source.path, other.at[0], f"nor is it in `{_shown(other.scope)}`") for other in others],
         context=f"{row.scope}:{row.name}",
     )
 

@@ -67,6 +67,8 @@ def check_project(project: Project) -> Iterator[Finding]:
 def _judged(read: Read, namespaces: Namespaces) -> Verdict:
     if read.how != "attribute":
         return _silent("it is read with a default, or only asked for")
+    if read.place.is_called:
+        return _silent("it is called, and no option is a function: something else comes here")
     if namespaces.is_written(read.held, read.name):
         return _silent("code sets that name, or one that is computed, on a namespace")
     if any(is_test(h.parser.function.path) for h in read.held):
