@@ -1,7 +1,7 @@
 """A value that a change lets arrive no longer where it was taken before.
 
 What it does
-    Looks at six ways on which a value is lost though all of its takers stand as before:
+    Looks at seven ways on which a value is lost though all of its takers stand as before:
     a key that a mapping gave behind another one which it spreads (`{**row, "address": address}`), and gives before it
     now, so that the other one has the last word;
     a keyword that a function read out of its `**kwargs`, and takes out of it now (`kwargs.pop`), where it puts the key
@@ -11,6 +11,8 @@ What it does
     a member of an object that was given to what has its name (`mp_pg=context.mp_pg`), in whose place another member of
     the same object stands;
     keywords of a call that are passed in a mapping under one name, for which what is called has but its `**`;
+    a key to which a dictionary gave a constant, which nothing gives it any more, and which is read with another default
+    (`.get("do_sample", True)`);
     a text that values are filled into (`"-l %s -c %s" % …`), of which two parts changed places without their values.
     Of arguments and members nothing is said where the change speaks of them in other lines, too.
 
@@ -37,6 +39,7 @@ from validator.drift.arriving.namesakes import Namesake, Namesakes
 from validator.drift.arriving.overridden import Overridden, OverriddenKeys
 from validator.drift.arriving.placeholders import Placeholders, Refilled
 from validator.drift.arriving.taken_out import TakenOut, TakenOutKeys
+from validator.drift.arriving.unwritten_keys import Unwritten, UnwrittenKeys
 from validator.drift.change import Change, Pair
 from validator.drift.statements.differences import Edit
 from validator.finding import Finding, Related
@@ -53,6 +56,7 @@ def check_change(change: Change) -> Iterator[Finding]:
     yield from map(_refilled, change.analysis(Placeholders).rows)
     yield from map(_left_flag, change.analysis(LeftFlags).rows)
     yield from map(_bundled, change.analysis(BundledKeywords).rows)
+    yield from map(_unwritten, change.analysis(UnwrittenKeys).rows)
 
 
 def _at(pair: Pair, node: Any, message: str, help: str, told: str, **more: Any) -> Finding:
@@ -69,6 +73,19 @@ def _bundled(row: Bundled) -> Finding:
         f"{names} no longer reach `{called}` by name: it takes `{row.at.arg}` into its `**`, and nothing asks for that"
     )
     return _at(row.pair, row.at, text, "pass them one by one", f"{called}:{row.at.arg}")
+
+
+def _unwritten(row: Unwritten) -> Finding:
+    unit = row.pair.new
+    return RULE.finding(
+        row.read.path,
+        row.read.at,
+        f"nothing gives `{row.key}` since the change, so it is always {row.default!r} here; `{unit.qualname}` gave "
+        f"{row.before!r}",
+        help=f"give `{row.key}` again, or ask for what is given now",
+        related=[Related(unit.path, unit.code.at[0], f"`{row.key}` was {row.before!r} here before the change")],
+        context=f"{unit.qualname}:{row.key}",
+    )
 
 
 def _overridden(row: Overridden) -> Finding:
@@ -256,6 +273,21 @@ def train(model, args):
 
 _MARK = "  # error: MP917"
 
+_DRAWN = """# before: rl/trainer.py
+def validate(engine, batch):
+    batch.meta = {{"eos": 2, "do_sample": False, "validate": True}}
+    return engine.generate(batch)
+# file: rl/trainer.py
+def validate(engine, batch):
+    batch.meta = {{"eos": 2, "validate": True}}
+    return engine.generate(batch)
+# file: rl/engine.py
+def generate(batch, settings):
+    eos = batch.meta["eos"]
+    sampling = batch.meta.get("do_sample", {default}){mark}
+    return eos, sampling, {other}
+"""
+
 INCORRECT = (
     _SOURCE.format(serve='{"address": address, **row.get("serve", {})}', mark=_MARK),
     _SAVED.format(mark=_MARK, back='kwargs["state_dict"] = state_dict', more=""),
@@ -264,6 +296,7 @@ INCORRECT = (
     _STARTED.format(text="-c %s -l %s", values="latest, cache", mark=_MARK),
     _RATIO.format(small="", large="--kd-ratio 1.0 ", mark=_MARK),
     _PIXELS.format(given="processing=", mark=_MARK),
+    _DRAWN.format(default="True", other='settings["top_p"]', mark=_MARK),
 )
 
 CORRECT = (
@@ -279,4 +312,9 @@ CORRECT = (
     # another script does without it
     _RATIO.format(small="", large="", mark=""),
     _PIXELS.format(given="**", mark=""),
+    # the default is what was given; another dictionary has the key
+    _DRAWN.format(default="False", other='settings["top_p"]', mark=""),
+    _DRAWN.format(default="True", other='{**settings, "do_sample": True}', mark="").replace(
+        "def g", "def draw(s):\n    return {**s, 'do_sample': True}\n\n\ndef g"
+    ),
 )
