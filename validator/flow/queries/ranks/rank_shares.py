@@ -112,6 +112,12 @@ def _of_item(place: Place) -> Share | None:
         if first >= 0 and step >= 0:
             return Share(index.value_at(first), index.value_at(step), place, owner)
         return None
+    return chunk_of(place)
+
+
+def chunk_of(place: Place) -> Share | None:
+    """`x.chunk(size)[rank]`."""
+    owner, index = place.operand(0).root, place.operand(1)
     if owner.value.op != "call" or owner.method not in _CHUNKING:
         return None
     of_function = any(o[0] == "ext" for o in owner.operand(0).val.each)
