@@ -42,3 +42,10 @@ def test_of_a_table_what_is_no_class_of_the_project_is_left_out(tmp_path: Path, 
 def test_a_table_that_grows_by_entries_has_them_all(tmp_path: Path) -> None:
     grown = "class C: pass\nTABLE['c'] = C\ndef make(k):\n    return TABLE[k]()"
     assert _made(tmp_path, CLASSES + grown) == {"A", "B", "C"}
+
+
+def test_a_registry_of_many_classes_has_them_all(tmp_path: Path) -> None:
+    names = [f"C{number}" for number in range(40)]
+    classes = "\n".join(f"class {name}: pass" for name in names)
+    table = "TABLE = {" + ", ".join(f"'{name}': {name}" for name in names) + "}"
+    assert _made(tmp_path, f"{classes}\n{table}\ndef make(k):\n    return TABLE[k]()") == set(names)

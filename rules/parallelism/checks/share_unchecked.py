@@ -125,6 +125,31 @@ def shard_hidden(hidden, tp_group):
     tp_rank, tp_size = dist.get_rank(tp_group), dist.get_world_size(tp_group)
     return hidden.chunk(tp_size, dim=-1)[tp_rank]  # error: MP426
 """,
+    # the rank and the number of ranks come through a registry and `**`
+    """
+import torch.distributed as dist
+
+class Rows:
+    def __init__(self, *args, **kwargs):
+        share = len(args[0]) // kwargs["splits"]
+        start = kwargs["index"] * share
+        self.rows = args[0][start : start + share]  # error: MP426
+
+class Texts(Rows):
+    pass
+
+class Images(Rows):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+
+KINDS = {"texts": Texts, "images": Images}
+
+def build(kind, rows, **kwargs):
+    return KINDS[kind](rows, **kwargs)
+
+def main(kind, rows):
+    return build(kind, rows, splits=dist.get_world_size(), index=dist.get_rank())
+""",
 ]
 
 CORRECT = [
