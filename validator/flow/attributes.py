@@ -311,6 +311,8 @@ def _of_class(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj) -> 
     if (entered := _entered(at, cls, name)) is not None:
         return entered
     held: Val = at.flow.get("field", cls, name, True)
+    if held == BOTTOM and _is_making(at, cls, name):
+        return obj("making", cls, name)
     if held == BOTTOM and (base := next((b for b in cls.external_bases if at.models.method(b, name)), "")):
         return obj("ext", f"{base}.{name}")
     objects = held.of("inst") or held.of("made")
@@ -319,6 +321,12 @@ def _of_class(at: Evaluation, number: int, cls: ClassDef, name: str, o: Obj) -> 
     if held != BOTTOM and cls.external_bases and name not in cls.attributes:
         return join2(held, UNKNOWN)  # it is stored in what may be another class; this one has the library's
     return held if held != BOTTOM else UNKNOWN
+
+
+def _is_making(at: Evaluation, cls: ClassDef, name: str) -> bool:
+    """Whether a base of a library gives the class a method that makes an object of it."""
+    row = at.models.constructors.get(name)
+    return row is not None and any(base.partition(".")[0] in row.libraries for base in cls.external_bases)
 
 
 def _entered(at: Evaluation, cls: ClassDef, name: str) -> Val | None:
@@ -344,6 +352,8 @@ def _of_super(at: Evaluation, o: Obj, name: str) -> Val:
             if unit is not None and (unbound or _is_of_class(at.unit) and not _is_of_class(unit)):
                 return obj("unit", unit)  # in a class method `super()` is bound to the class: what it has is not bound
             return obj("bound", unit, receiver) if unit is not None else UNKNOWN
+    if _is_of_class(at.unit) and _is_making(at, cls, name):
+        return obj("making", cls, name)
     return _of_library(at, cls.external_bases[0], name) if cls.external_bases else UNKNOWN
 
 

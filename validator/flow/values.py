@@ -8,6 +8,7 @@ Objects are tuples whose first element says what they are:
 | `("unit", unit)` | a function of the project, `("class", ClassDef)` a class, `("module", Module)` a module |
 | `("inst", ClassDef)` | an instance of just this class; `("self", ClassDef)`: of it or a class below |
 | `("bound", unit, value)` | a method with its receiver |
+| `("making", ClassDef, name)` | a method that a library gives the class, which makes an object of it |
 | `("ext", dotted)` | something outside the project; `("made", dotted)`: what calling it gives |
 | `("made", dotted, unit)` | a namespace that the code of this unit makes, on which the program sets attributes |
 | `("made", dotted, unit, "named")` | the same, made with attributes that the call names one by one: no options beside |

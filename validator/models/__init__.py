@@ -124,6 +124,8 @@ later with so many `arguments`, or with as many as a switch says that is on (`wi
 names, with the tuple in `gives` and the dictionary in `named`, or with all `rest` that it is passed. The objects are
 `workers` of a library: `[workers]` has the `keys` under which texts name their classes, and the `methods` that they
 have of it.
+`[constructors]`, by the name of a class method that makes an object of the class: `of` the libraries whose bases have
+it, and the argument `with` which the object is the first of two things.
 `[gradients]`: who makes one gradient of those of all ranks: libraries and functions that surely do not (`leaving`),
 that may (`reducing`), methods that keep a function which may (`hooks`); functions that make `models`, or are made to
 compute gradients and take steps (`computing`); functions that bound gradients (`bounding`).
@@ -272,6 +274,13 @@ class Hook(NamedTuple):
     switches: dict[str, int] = {}  # noqa: RUF012
 
 
+class Making(NamedTuple):
+    """A class method that bases of libraries give, and that makes an object of the class; see `[constructors]`."""
+
+    libraries: frozenset[str]
+    beside: str
+
+
 class Workers(NamedTuple):
     """Objects that a library makes of classes which a program names in texts; see `[workers]`."""
 
@@ -315,6 +324,7 @@ class Models:
     families: dict[str, str]  # package -> the base of all its classes
     hooks: dict[str, Hook]  # names of methods that keep a function -> how they call it
     by_name: dict[str, Row]  # method that runs methods of the program by name -> where name and arguments stand
+    constructors: dict[str, Making]  # class methods of libraries that make an object of the class that is asked
     workers: dict[str, Workers]  # library -> the objects whose methods it runs so
     targets: dict[str, str]  # keys of a section that name what it makes -> the key of its arguments (empty: beside it)
 
@@ -469,6 +479,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
     states: dict[str, str] = {}
     hooks: dict[str, Hook] = {}
     by_name: dict[str, Row] = {}
+    made_with: dict[str, Making] = {}
     workers: dict[str, Workers] = {}
     targets: dict[str, str] = {}
     families: dict[str, str] = {}
@@ -525,6 +536,8 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         for name, row in data.get("hooks", {}).items():
             hooks[name] = Hook(tuple(row["hook"]), row["arguments"], row.get("with", {}))
         by_name.update((name, _row(name, row)) for name, row in data.get("by_name", {}).items())
+        for name, row in data.get("constructors", {}).items():
+            made_with[name] = Making(frozenset(row["of"]), row.get("with", ""))
         for name, row in data.get("workers", {}).items():
             workers[name] = Workers(tuple(row["keys"]), frozenset(row["methods"]))
         targets.update(data.get("targets", {}))
@@ -562,6 +575,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         families,
         hooks,
         by_name,
+        made_with,
         workers,
         targets,
     )

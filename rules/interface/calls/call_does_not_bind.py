@@ -323,6 +323,32 @@ if __name__ == "__main__":
     pick(False)
 """
 
+_PRETRAINED = """
+import torch.distributed as dist
+from transformers import PretrainedConfig, PreTrainedModel
+
+
+class Base(PreTrainedModel):
+    pass
+
+
+class Actor(Base):
+    def act(self, tokens, mask=None):
+        return tokens, mask
+
+    @classmethod
+    def load(cls, path):
+        model = super().from_pretrained(path)
+        model.act(dist.get_rank(), {keyword}=1){mark}
+        return model
+
+
+def main(path):
+    actor, said = Actor.from_pretrained(path, output_loading_info=True)
+    actor.act(said, {keyword}=2){mark}
+    return Actor.load(path)
+"""
+
 INCORRECT: tuple[str, ...] = (
     # decorators that give back what they decorate
     """\
@@ -770,6 +796,8 @@ INCORRECT += (
     _SCHEDULED.format(first="data, 1, 8", mark="  # error: MP121"),
     # keys that a dictionary has on each of several ways, and in each turn of a loop
     _LOOPED.format(key="losss", change='step["lr"] = 1', other='"losss"', mark="  # error: MP121"),
+    # an object that a class method of a library makes
+    _PRETRAINED.format(keyword="masks", mark="  # error: MP121"),
 )
 
 CORRECT = (
@@ -1387,4 +1415,5 @@ def main():
 """,
     # keys that a loop takes away, and those of one of two ways
     _LOOPED.format(key="loss", change='step.pop("losss", None)', other='"lr"', mark=""),
+    _PRETRAINED.format(keyword="mask", mark=""),
 )

@@ -4,8 +4,9 @@ What it does
     Reports `x[rank * n : (rank + 1) * n]` where `n` is a length divided by a number of ranks, and
     `x.chunk(ranks)[rank]`, in a function that neither tests the remainder, nor pads, nor treats the last rank apart,
     and whose callers do not either. Ranks and their number are followed through variables, fields, calls and
-    `**kwargs`; where nothing is known of them their names tell. Functions of autograd are left alone: who calls them is not known. So are shares
-    of a parameter where the project pads to a multiple somewhere: the way from there is not followed.
+    `**kwargs`; where nothing is known of them their names tell. Functions of autograd are left alone: who calls them is
+    not known. So are shares of a parameter where the project pads to a multiple somewhere: the way from there is not
+    followed.
 
 Why is this bad
     With slices the remainder belongs to no rank: its tokens or samples are never trained. `chunk` gives the last ranks

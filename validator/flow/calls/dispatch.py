@@ -21,7 +21,21 @@ from validator.flow.calls.sites import note_away, note_choice
 from validator.flow.calls.unknown import unknown
 from validator.flow.foreign import is_unknown
 from validator.flow.substitution import instantiated
-from validator.flow.values import ANYTHING, BOTTOM, MORE, NOT_YET, UNKNOWN, Obj, Val, bare, join, obj, of_one, picked
+from validator.flow.values import (
+    ANYTHING,
+    BOTTOM,
+    MORE,
+    NOT_YET,
+    UNKNOWN,
+    Obj,
+    Val,
+    bare,
+    join,
+    obj,
+    of_one,
+    picked,
+    tuple_of,
+)
 from validator.ir import Value as Instruction
 
 if TYPE_CHECKING:
@@ -121,6 +135,24 @@ def _bound(call: Call, o: Obj, arguments: Arguments) -> Val:
 def _class(call: Call, o: Obj, arguments: Arguments) -> Val:
     made = construct(call.at, call.number, o[1], arguments)
     return obj("self", o[1]).placed(made.state) if call.at.unit.is_receiver(call.value.args[0]) else made  # `cls(…)`
+
+
+def _making(call: Call, o: Obj, arguments: Arguments) -> Val:
+    """What a class method of a library gives: an object of the class, of which the library fills what it has."""
+    made, unit = object_of(call.at, call.number, o[1]), call.at.unit
+    callee = unit.code.values[call.value.args[0]]
+    own = callee.op == "attr" and (unit.is_receiver(callee.args[0]) or _is_super(unit, callee.args[0]))
+    if own:
+        made = obj("self", o[1])  # `cls.from_pretrained(…)`: of the class, or of one below
+    made = made.placed(UNKNOWN.state)  # where its parameters are is for the library to say
+    beside = call.at.models.constructors[o[2]].beside
+    several = next((value for name, value in arguments if beside and name == beside), None)
+    return tuple_of([made, UNKNOWN]) if several is not None and not several.is_const(False) else made
+
+
+def _is_super(unit: Unit, number: int) -> bool:
+    value = unit.code.values[unit.root(number)]
+    return value.op == "call" and unit.code.values[value.args[0]].data == "super"
 
 
 def _object(call: Call, o: Obj, arguments: Arguments) -> Val:
@@ -235,7 +267,7 @@ def _nothing(call: Call, o: Obj, arguments: Arguments) -> Val:
 
 _BY_KIND: dict[str, Callable[[Call, Obj, Arguments], Val]] = {
     "unit": _unit, "bound": _bound, "class": _class, "inst": _object, "self": _object, "ext": _external,
-    "made": call_made, "keeping": _keeping, "partial": _partial, "remote": _remote, "fetch": _fetch,
+    "making": _making, "made": call_made, "keeping": _keeping, "partial": _partial, "remote": _remote, "fetch": _fetch,
     "param": _parameter, "mesh method": _mesh_method, "group method": _group_method, "seq": _sequence,
     "top": _nothing, "const": _nothing,
 }  # fmt: skip
