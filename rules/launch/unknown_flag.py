@@ -69,11 +69,15 @@ def _unknown(together: list[Given], launch: Launch, parser: Parser) -> Finding:
     flag = given.flag.text
     flags = list(dict.fromkeys(each.flag.text for each in together))
     known = sorted(flag for flag in parser.flags if flag.startswith("--"))
+    meant = [each for each in known if each.startswith(flag)]
+    told = f", and short for {' and '.join(f'`{each}`' for each in meant[:3])}" if len(meant) > 1 else ""
     return RULE.finding(
         given.flag.place.path,
         span(given.flag),
-        f"{_listed(flags)} no option{'s' if len(flags) > 1 else ''} of `{launch.name}`",
-        help=f"drop it, or pass an option that exists{nearest(flag, known) or _by_last_link(flag, known)}",
+        f"{_listed(flags)} no option{'s' if len(flags) > 1 else ''} of `{launch.name}`{told}",
+        help="write the option out that is meant"
+        if told
+        else f"drop it, or pass an option that exists{nearest(flag, known) or _by_last_link(flag, known)}",
         related=[Related(parser.function.path, parser.at[0], f"the parser of `{parser.name}`"), *_places(together[1:])],
         context=f"{launch.name}:{flag}",
     )
@@ -295,6 +299,23 @@ python main.py --lr 3e-4 {task}
 python plain.py --lr 3e-4
 """
 
+_ABBREVIATED = """# file: tools/__init__.py
+# file: tools/train.py
+import argparse
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--dataset_name")
+    {more}
+    args = parser.parse_args()
+    print(args.dataset_name)
+# file: scripts/train.sh
+BASE="/data/project"
+OPTIONS="--dataset squad"{mark}
+CMD="torchrun --nproc_per_node 2 ${{BASE}}/tools/train.py ${{OPTIONS}}"
+${{CMD}}
+"""
+
 INCORRECT = (
     _TRAIN
     + """# file: scripts/train.sh
@@ -389,6 +410,8 @@ python -m demo.train --rate 0.2 --use_kl True  # error: MP701
 """,
     # options of a function that the program gives
     _PROVIDED.format(task="--tasks MNLI  # error: MP701"),
+    # an abbreviation of two options, for a program that is named by where the project lies elsewhere
+    _ABBREVIATED.format(more='parser.add_argument("--dataset_path")', mark="  # error: MP701"),
 )
 
 CORRECT = (
@@ -457,4 +480,5 @@ python -m demo.train --rate 0.2 --use_kl
 """,
     # the same as they are called
     _PROVIDED.format(task="--task MNLI"),
+    _ABBREVIATED.format(more="pass", mark=""),
 )

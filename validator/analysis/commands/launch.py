@@ -245,8 +245,15 @@ class Launches:
         tail = program.text if program.known else program.tail.lstrip("/")
         if not tail.endswith(".py") or (not program.known and "/" not in program.tail):
             return None
-        found = self._at(tail, launch)
-        return found if found is not None else None
+        return self._at(tail, launch) or self._on_another_machine(tail, launch.path)
+
+    def _on_another_machine(self, tail: str, script: str) -> Module | None:
+        """The file that an absolute path means which begins with folders of another machine: `/data/repo/tools/run.py`
+        is `tools/run.py` below a folder around the script."""
+        parts = tail.split("/") if tail.startswith("/") else []
+        ends = ("/".join(parts[start:]) for start in range(2, len(parts) - 1))  # a folder and a file at least
+        found = (self.scripts.find(end, script, self._files) for end in ends)
+        return next((module for module in found if module is not None), None)
 
     def _at(self, tail: str, launch: Launch) -> Module | None:
         folder = launch.folder.tail.strip("/") if launch.folder is not None else ""
