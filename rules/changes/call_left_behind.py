@@ -4,8 +4,9 @@ What it does
     Compares the parameters of functions, methods and constructors before and after a change, and binds every call
     of them in the project, by Python's rules, to both. Reports calls that fitted and are refused now, keywords that
     now fall into `**kwargs`, are read out of it no longer, or are handed on to a function that has no `**` any more
-    (by one that is chosen by its name, too: `getattr(models, args.model)(…)`), and arguments by position that now
-    go to another parameter; and calls that stand as they were where the change gave the function other parameters
+    (by one that is chosen by its name, too: `getattr(models, args.model)(…)`), or vanish in the `**` of a function to
+    which others hand them on and which had a parameter of the name; and arguments by position that now go to another
+    parameter; and calls that stand as they were where the change gave the function other parameters
     or results and wrote the same call otherwise elsewhere, or where another caller does since the change what the
     function did itself. Follows Ray handles, `functools.partial` and dispatchers that are given the method's name
     as a text. Where several definitions may be reached, the call must fit none of them any more, or those that take
@@ -290,6 +291,43 @@ class Trainer:
         self.{call}.save_checkpoint(path, remote, step, keep=True){mark}
 """
 )
+
+_DECODED = """# before: text.py
+class Generation:
+    def generate(self, rows, **options):
+        return self.decode(rows, **options)
+
+
+class Beam(Generation):
+    def decode(self, rows, width=3, max_length=100, **options):
+        return rows[:max_length], width
+
+
+class Sampling(Generation):
+    def decode(self, rows, max_length=100, **options):
+        return rows[:max_length]
+# file: text.py
+class Generation:
+    def generate(self, rows, **options):
+        return self.decode(rows, **options)
+
+
+class Beam(Generation):
+    def decode(self, rows, width=3, longest=100, **options):
+        return rows[:longest], width
+
+
+class Sampling(Generation):
+    def decode(self, rows, max_length=100, **options):
+        return rows[:max_length]
+# file: main.py
+from text import Beam, Sampling
+
+
+def main(rows):
+    text = {made}()
+    return text.generate(rows, max_length=8){mark}
+"""
 
 INCORRECT = (
     # a function that is chosen by its name hands on what is not taken any more
@@ -633,6 +671,8 @@ def start(rank):
     _REPLACED.format(given="map_location", mark="  # error: MP902"),
     # a name that libraries have, too; the object is called as its class is
     _GROUPS.format(call="critic_group", mark="  # error: MP902"),
+    # through a method that hands all keywords on
+    _DECODED.format(made="Beam", mark="  # error: MP902"),
 )
 CORRECT = (
     _CHOSEN.format(more=", depth=2", mark=""),
@@ -835,4 +875,5 @@ bash node.sh small.yaml $i
     _REPLACED.format(given="device", mark=""),
     _GROUPS.format(call="actor_group", mark=""),
     _GROUPS.format(call="engine", mark=""),
+    _DECODED.format(made="Sampling", mark=""),
 )

@@ -659,6 +659,32 @@ def generate(prompts, options):
     return options
 """
 
+_PREFIXED = """# before: save.py
+import torch
+
+
+def save(model, optimizer, epoch):
+    kept = {{"epoch_": model.state_dict(), "optimizer_": optimizer.state_dict()}}
+    for prefix in kept:
+        torch.save(kept[prefix], prefix + f"{{epoch}}.pt")
+
+
+def resume(optimizer, path):
+    optimizer.load_state_dict(torch.load(path.replace("epoch_", "optimizer_")))
+# file: save.py
+import torch
+
+
+def save(model, optimizer, epoch):
+    kept = {{"epoch_": model.state_dict(), "optim_": optimizer.state_dict()}}{mark}
+    for prefix in kept:
+        torch.save(kept[prefix], prefix + f"{{epoch}}.pt")
+
+
+def resume(optimizer, path):
+    optimizer.load_state_dict(torch.load(path.replace("epoch_", "{read}_")))
+"""
+
 INCORRECT = (
     # an attribute of a library's object, which the project alone reads, with a default
     _given("rl/train.py", _CONFIGURED, "use_start_end", "start_end_tokens", _CAPTIONER, _ERROR),
@@ -896,6 +922,8 @@ def shards(folder, size):
     _RESUMED.replace("{prefix}", "state_").replace("{mark}", "  # error: MP908"),
     # a key that was the name of its value
     _VALIDATED.replace("{asked}", "val_temperature").replace("{mark}", "  # error: MP908"),
+    # with which the names of files begin
+    _PREFIXED.format(read="optimizer", mark="  # error: MP908"),
 )
 CORRECT = (
     # who asks was changed, too, or asks for both
@@ -1185,4 +1213,5 @@ def newest(folder):
 def layer(name):
     return int(re.search(r"layer_(\\d+)-model", name).group(1))
 """,
+    _PREFIXED.format(read="optim", mark=""),
 )

@@ -16,6 +16,7 @@ from validator.drift.change import Change, Side
 from validator.drift.interfaces.calls import Site, constructor, sites
 from validator.drift.interfaces.signatures import Broken, passes_on, reaches
 from validator.flow.callgraph.spelled_arguments import call_of
+from validator.flow.objects import Held, Objects
 from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place
 from validator.flow.queries.outside_program import is_foreign, is_test
@@ -32,7 +33,7 @@ class SpreadKeywords:
     @cached_property
     def unread(self) -> list[Broken]:
         found: dict[tuple[str, int, str], Broken] = {}
-        for broken in (*self._read_no_longer(), *self._refused()):
+        for broken in (*self._read_no_longer(), *self._swallowed(), *self._refused()):
             place = (broken.site.unit.path, broken.site.number, broken.site.unit.code.key)
             found.setdefault(place, broken)
         return list(found.values())
@@ -50,6 +51,35 @@ class SpreadKeywords:
                 if passed and site.is_in(self.change.before):
                     text = f"reads `{passed[0]}` out of its `**` no longer, which is passed here{now}"
                     yield Broken(site, old, new, "unread", text)
+
+    def _swallowed(self) -> Iterator[Broken]:
+        """The calls that pass a keyword through others for a parameter that is gone: `**` takes it, nobody reads it."""
+        for old, new in self._compared():
+            lost = _named(old) - _named(new) - _keys(self.change.after, new)
+            if not lost or not _takes_any(new) or passes_on(self.change.after, new):
+                continue
+            came = _named(new) - _named(old)
+            now = f"; it has {', '.join(f'`{name}`' for name in sorted(came))} now" if came else ""
+            for site in self._reaching(new):
+                passed = [a.keyword for a in site.call.args if a.keyword in lost]
+                if (
+                    passed
+                    and not reaches(site, new)
+                    and self._is_asked_of(site, new)
+                    and site.is_in(self.change.before)
+                ):
+                    text = f"has no `{passed[0]}` any more, which is passed here and vanishes in its `**`{now}"
+                    yield Broken(site, old, new, "unread", text)
+
+    def _is_asked_of(self, site: Site, target: _Target) -> bool:
+        """Whether a call that reaches a function through others is made on an object of its class, where it has one."""
+        call = Place(self.change.after.flow, site.unit, site.number)
+        if isinstance(target, ClassDef) or target.cls is None:
+            return True
+        if call.receiver is None:
+            return False
+        held = self.change.after.project.analysis(Objects).held(call.receiver, call)
+        return any(target in (cls.find(target.name), *_below(cls, target.name, held)) for cls in held.classes)
 
     def _refused(self) -> Iterator[Broken]:
         """The calls whose keywords other functions hand on to one that took any keyword, and takes none since the
@@ -115,6 +145,12 @@ class SpreadKeywords:
                     modules = [o[1] for o in owner.closed.of("module")] if owner is not None else []
                     found += [(unit, number, each) for each in modules if isinstance(each, Module)]
         return list(dict.fromkeys(found))
+
+
+def _below(cls: ClassDef, name: str, held: Held) -> Iterator[Method]:
+    """The methods of a name that classes below one have, where an object may be of these."""
+    found = (each.find(name) for each in cls.descendants()) if cls in held.below else ()
+    return (method for method in found if isinstance(method, Method))
 
 
 def _chosen_from(call: Place) -> Place | None:

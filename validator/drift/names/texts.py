@@ -23,7 +23,7 @@ from validator.source import SourceFile
 
 _TELLING = re.compile(r"(?=.{5,80}$)(?=.*[A-Za-z])[\w./{}:%-]*\w[._/-]\w[\w./{}:%-]*")  # several words, no spaces
 _FILE = re.compile(r"[\w.-]*\w\.[a-z]\w{1,11}")  # a file of that name is looked for
-_PREFIX = re.compile(r"[A-Za-z]\w{2,}[_-]")  # of a name that ends in a number
+_PREFIX = re.compile(r"[A-Za-z]\w{2,}[_-]")  # with which names begin: that of a file that ends in a number
 # How a pattern goes on where a number follows, and nothing but the end of a name behind it.
 _NUMBERED = re.compile(r"\(*(?:\\d|\[\d-\d\]|\*)[+*]?\)*(?:\\?\.\w+)?[$/]?")
 _SEVERAL = 2  # edits that replace one word by the same other one
@@ -79,7 +79,7 @@ class Texts:
             return self._key(drop, old, new)  # it still stands in the function: something came before it
         if self._is_of_a_name(drop, old, new):
             return None
-        told = not stays and _TELLING.fullmatch(old) is not None and _TELLING.fullmatch(new) is not None
+        told = not stays and any(all(form.fullmatch(text) for text in (old, new)) for form in (_TELLING, _PREFIX))
         others = self._found(old, new) if told else self._spelled(old, new)
         if not others and not (others := self._left_by_its_value(drop, old)):
             return None
