@@ -7,8 +7,9 @@ What it does
     parameters of a model, summed over the whole job, where neither the function, nor what calls it, nor what computes
     the gradients there divides or multiplies by anything that is a number of ranks, or was reduced over them itself
     (the tokens of all ranks): it rests on a loss that is a mean. And norms that are summed as they are, where the root
-    is taken of the sum. Silent where it only matters whether a number is
-    finite, or whether there is one that is not.
+    is taken of the sum; and a quotient of which one part is a sum over the ranks and the other one a mean over them,
+    by a function of the program, too, that is told how to reduce (`strategy.all_reduce(count, op="sum")`). Silent where
+    it only matters whether a number is finite, or whether there is one that is not.
 
 Why is this bad
     The result is as many times too large as there are ranks. A moving average, a threshold or a coefficient made of it
@@ -26,12 +27,14 @@ from validator.finding import Finding, Related
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.origins import calls_behind
 from validator.flow.queries.outside_program import is_aside
-from validator.flow.queries.values.sums import KEEPING, is_size, is_sum
+from validator.flow.queries.values.reduced_as import reduced_as
+from validator.flow.queries.values.sums import KEEPING, is_size, is_sum, quotient
 from validator.project import Project
 from validator.rule import Rule
 
 RULE = Rule("MP565", "means-summed", "warning", "1.0", tokens=("all_reduce",))
 
+_REDUCING = ("all_reduce", "reduce", "all_reduce_coalesced")
 _COMPUTING = frozenset({"Add", "Sub", "Mult", "Pow", "MatMult"})
 _TESTED = frozenset({"grad", "requires_grad"})
 _NO_MEANS = frozenset({"sum", "sign", "normalize"})  # of a loss that is no mean, of gradients whose size does not count
@@ -43,6 +46,7 @@ _DIVIDING = frozenset({"div", "div_", "mul", "mul_", "true_divide", "true_divide
 
 
 def check_project(project: Project) -> Iterator[Finding]:
+    yield from _quotients(project.analysis(Queries))
     for call in project.analysis(Queries).collectives():
         row = call.operations[0].row
         tensor = call.argument(*row.equal) if row.equal is not None and row.operation is not None else None
@@ -73,6 +77,27 @@ def check_project(project: Project) -> Iterator[Finding]:
                 help="divide by the number of ranks, or reduce with `ReduceOp.AVG`",
                 context=f"{call.unit.qualname}:{made.text}",
             )
+
+
+def _quotients(queries: Queries) -> Iterator[Finding]:
+    """What is divided of which one part was summed over the ranks, and the other one averaged."""
+    for unit in queries.mentioning(*_REDUCING):
+        for place in queries.values(unit, "binary", "call") if not is_aside(unit.path) else ():
+            parts = quotient(place)
+            words = [reduced_as(queries, part) for part in parts] if parts is not None else []
+            if parts is not None and sorted(words) == ["mean", "sum"]:
+                yield _of_quotient(place, *parts, *words)
+
+
+def _of_quotient(place: Place, above: Place, below: Place, word: str, other: str) -> Finding:
+    return RULE.finding(
+        place.unit.path,
+        place.at,
+        f"`{above.text}`{above.where} is a {word} over the ranks, and is divided by `{below.text}`, a {other} over"
+        " them: the quotient changes with the number of ranks",
+        help="reduce both alike",
+        context=f"{place.unit.qualname}:{above.text}:{below.text}",
+    )
 
 
 def _of_gradients(call: Place, gradient: Place) -> Finding:
@@ -254,12 +279,43 @@ def total_norm(split, whole, group):
     return {given}
 """
 
+_QUOTIENT = """
+import torch
+import torch.distributed as dist
+
+
+class Strategy:
+    def __init__(self, world_size):
+        self.world_size = world_size
+
+    def all_reduce(self, data, op="mean"):
+        data = data.clone()
+        if op == "mean":
+            data /= self.world_size
+        dist.all_reduce(data, op=dist.ReduceOp.SUM)
+        return data
+
+
+def normalize(strategy: Strategy, values, mask):
+    total, count = strategy.all_reduce(torch.stack([values.sum(), mask.sum()]), "sum")
+    spread = strategy.all_reduce(((values - total / count) ** 2 * mask).sum(){op})
+    return (values - total / count) / (spread / count).sqrt(){mark}
+
+
+def spread(values, count):
+    dist.all_reduce(values, op=dist.ReduceOp.{operation})
+    dist.all_reduce(count)
+    return values / count{mark}
+"""
+
 INCORRECT = [
     # norms that are not squared before they are summed
     _NORM.format(made="local_norm(split)", mark="  # error: MP565", given="(total + local_norm(whole) ** 2).sqrt()"),
     _NORM.format(made="split[0].norm()", mark="  # error: MP565", given="total.item() ** 0.5"),
     _GRADIENTS.format(mark="  # error: MP565", divided="", scaled=""),
     _CENTER.replace("{mark}", "  # error: MP565").replace("{divided}", ""),
+    # one part of a quotient is a mean over the ranks, the other one a sum
+    _QUOTIENT.format(op="", operation="AVG", mark="  # error: MP565"),
 ]
 
 CORRECT = [
@@ -319,4 +375,5 @@ def total(losses, log):
     dist.all_reduce(value)
     return value
 """,
+    _QUOTIENT.format(op=', op="sum"', operation="SUM", mark=""),
 ]
