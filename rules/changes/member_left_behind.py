@@ -5,10 +5,10 @@ What it does
     of bases included. Reports places that ask an object for one that its class lost, as far as the flow of values knows
     which objects come there: through parameters, fields, containers, wrappers (`DistributedDataParallel`, a
     `DataLoader` that keeps its sampler), registries and factories. An error where nothing else can come there, a
-    warning where objects of other classes may, which have the member, or where nothing is known of the object and at
-    least two classes of one name, or of one base, with the class have it still. A warning, too, where the dictionary of
-    an object is handed on (`control.__dict__`, `vars(control)`) without an attribute that is a property since the
-    change, while its key is asked for. Silent where MP901 tells of the place, where a base outside the project or code
+    warning where objects of other classes may, which have the member, or where nothing is known of the object and all
+    other classes of one name, or of one base, with the class have it still, two at least. A warning, too, where the
+    dictionary of an object is handed on (`control.__dict__`, `vars(control)`) without an attribute that is a property
+    since the change, while its key is asked for. Silent where MP901 tells of the place, where a base outside the project or code
     outside the class may give it, and behind `hasattr`, `isinstance` and `except AttributeError`.
 
 Why is this bad

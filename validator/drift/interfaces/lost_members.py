@@ -70,8 +70,10 @@ class LostMembers:
         """The places that ask an object of which nothing is known, where one of several classes of a kind lost what
         all the others have."""
         for cls, name, now in self._gone():
-            kin = tuple(each for each in self._kin(cls) if name in each.attributes)
-            if len(kin) < _SEVERAL or not is_telling(name) or self.members.is_given_outside(name):
+            kin = tuple(self._kin(cls))
+            if len(kin) < _SEVERAL or not all(name in each.attributes for each in kin):
+                continue
+            if not is_telling(name) or self.members.is_given_outside(name):
                 continue
             own = {cls, *kin}
             for place in self._reads(name):
