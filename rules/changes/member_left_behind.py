@@ -8,8 +8,8 @@ What it does
     warning where objects of other classes may, which have the member, or where nothing is known of the object and all
     other classes of one name, or of one base, with the class have it still, two at least. A warning, too, where the
     dictionary of an object is handed on (`control.__dict__`, `vars(control)`) without an attribute that is a property
-    since the change, while its key is asked for. Silent where MP901 tells of the place, where a base outside the project or code
-    outside the class may give it, and behind `hasattr`, `isinstance` and `except AttributeError`.
+    since the change, while its key is asked for. Silent where MP901 tells of the place, where a base outside the
+    project or code outside the class may give it, and behind `hasattr`, `isinstance` and `except AttributeError`.
 
 Why is this bad
     AttributeError, often only on the way that one option takes: the class that was tested still has the member.
