@@ -316,4 +316,13 @@ num_processes: 4
 CUDA_VISIBLE_DEVICES=0,1 accelerate launch --config_file accelerate/fsdp.yaml train.py
 CUDA_VISIBLE_DEVICES=0,1 accelerate launch --config_file accelerate/chosen.yaml train.py
 """,
+    # several processes are started where several devices are seen
+    """# file: train.sh
+export CUDA_VISIBLE_DEVICES=0
+if [[ $CUDA_VISIBLE_DEVICES != *","* ]]; then
+    python train.py
+else
+    torchrun --nproc_per_node 2 train.py
+fi
+""",
 )

@@ -27,6 +27,7 @@ Objects are tuples whose first element says what they are:
 | `("tensor", shape, dtype)` | a tensor of known layout: sizes (or None), element type; `("str",)`: a text |
 | `("partial", callee, arguments, keywords)` | `functools.partial` |
 | `("remote", value)` | a call that runs in another process; `("generator", unit, bindings)`: a generator at work |
+| `("generator", unit, bindings, "beside")` | beside a sequence: it runs when that is gone through (`enumerate`) |
 | `("future", value)` | what another process or thread will give; `("handle", ClassDef)`: an object that lives there |
 | `("keeping", table)` | beside what a library made: the arguments that it keeps, by attribute (a dictionary) |
 | `("reader", classes)` | beside a parser, of which classes it makes objects |
@@ -281,7 +282,7 @@ def mapped(o: Obj, change: Callable[[Val], Val]) -> Obj:
     if kind == "partial":
         return ("partial", change(o[1]), tuple(change(v) for v in o[2]), tuple((k, change(w)) for k, w in o[3]))
     if kind == "generator":
-        return ("generator", o[1], tuple((i, change(v)) for i, v in o[2]))
+        return ("generator", o[1], tuple((i, change(v)) for i, v in o[2]), *o[3:])
     return o
 
 
@@ -419,7 +420,9 @@ def limited(objs: frozenset[Obj], ordered: Iterable[Obj]) -> frozenset[Obj]:
             groups.setdefault((kind,), []).append(o)
         elif kind == "tuple":
             groups.setdefault((kind, len(o[1])), []).append(o)
-        elif kind in ("bound", "generator", "unordered"):
+        elif kind == "generator":
+            groups.setdefault((kind, o[1], *o[3:]), []).append(o)
+        elif kind in ("bound", "unordered"):
             groups.setdefault((kind, o[1]), []).append(o)
         elif kind == "partial":
             groups.setdefault((kind, len(o[2]), *(name for name, _ in o[3])), []).append(o)
@@ -447,7 +450,7 @@ def _merged(same: list[Obj]) -> Obj:
         given = tuple(join(parts) for parts in zip(*(o[2] for o in same), strict=True))
         return ("partial", join(o[1] for o in same), given, _rows([o[3] for o in same]))
     if kind == "generator":
-        return ("generator", same[0][1], _rows([o[2] for o in same]))
+        return ("generator", same[0][1], _rows([o[2] for o in same]), *same[0][3:])
     rests = {o[2] for o in same}
     known = rests - {BOTTOM} or rests  # of what is only put into it another one tells what else it holds
     rest = None if known == {None} else join(each for each in known if each is not None)

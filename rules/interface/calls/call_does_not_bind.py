@@ -1416,4 +1416,18 @@ def main():
     # keys that a loop takes away, and those of one of two ways
     _LOOPED.format(key="loss", change='step.pop("losss", None)', other='"lr"', mark=""),
     _PRETRAINED.format(keyword="mask", mark=""),
+    # keys that a loop puts in, whichever they are
+    """
+class Row:
+    def __init__(self, tokens, mask, gain):
+        self.tokens, self.mask, self.gain = tokens, mask, gain
+
+
+def make(rows, strategy):
+    found = {}
+    for key in ("tokens", "mask"):
+        found[key] = [row[key] for row in rows]
+    found["gain"] = strategy.gain
+    return Row(**found)
+""",
 )

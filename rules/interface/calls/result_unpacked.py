@@ -958,4 +958,15 @@ def later(kind, batch):
         part, size, _ = result
     return part, size
 """,
+    # numbered elements of a generator
+    """
+def rows(strategy):
+    for index in range(3):
+        yield {"strategy": strategy, "index": index}
+
+
+def main(strategy):
+    for step, row in enumerate(rows(strategy)):
+        print(step, row["index"])
+""",
 )

@@ -311,6 +311,7 @@ class _Walk:
     def branch(self, row: Branch, env: Environment, home: Place) -> None:
         outcomes: list[Environment] = []
         settled = False
+        decisive: set[str] = set()
         subject = env.plain(row.subject) if row.subject is not None else None
         for arm in row.arms:
             self.all(arm.test, env)
@@ -318,6 +319,8 @@ class _Walk:
             inside = env.copy()
             if held is not True:
                 self._suppose(row, arm.test, arm.patterns, inside, home)
+            for name in decisive:  # it is taken where the tests before it come out otherwise than they may do here
+                inside.forget(name, f"`${name}` decides here", home)
             sure = held is True and not settled
             skipped = self.arm(arm.body, inside)
             if skipped is not None and sure:
@@ -325,6 +328,8 @@ class _Walk:
             if held is not False and not settled and not _ends(arm.body):
                 outcomes.append(inside)
             settled = settled or held is True
+            if held is not False:
+                decisive |= shell_tests.names(arm.test)
         if not settled or not outcomes:
             outcomes.append(env)
         if any(each is not env for each in outcomes):

@@ -79,6 +79,7 @@ class SpreadKeys:
             change = place.operand(1)
             if change.value.op == "store_item":
                 key = change.operand(1).val.constant()
+                complete = complete and isinstance(key, str)
                 if isinstance(key, str) and key not in taken:
                     added.setdefault(key, change.at)
             elif change.method == "pop" and value.data == -1:

@@ -24,8 +24,8 @@ def element(at: Evaluation, iterable: Val) -> Val:
         if o[0] == "made" and at.models.library(o[1]).iterates == "data":
             v |= data()
             found.append(batch_of(at, iterable))
-        elif o[0] == "keeping":
-            continue  # of the loader beside it
+        elif o[0] == "keeping" or o[0] == "generator" and len(o) > len(("generator", "unit", "bindings")):
+            continue  # of the loader, or the sequence, beside it
         elif o[0] == "generator":
             found.append(yielded(at, o))
         elif o[0] == "made" and _holds_what_is_beside(at, o[1], iterable):

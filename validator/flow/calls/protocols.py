@@ -50,7 +50,7 @@ def iterators(at: Evaluation, value: Val) -> list[Obj]:
 def rounds(at: Evaluation, value: Val) -> Causes:
     """By what it varies how many elements something gives that is gone through."""
     causes = value.n
-    for _, unit, rows in iterators(at, value):
+    for _, unit, rows, *_ in iterators(at, value):
         result, bindings = at.flow.get("unit", unit), dict(rows)
         of_unit = result.rounds if unit.code.is_generator else result.returned.n
         causes |= instantiated_causes(of_unit, lambda i, given=bindings: given.get(i, BOTTOM))  # type: ignore[misc]
