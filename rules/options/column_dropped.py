@@ -2,7 +2,8 @@
 
 What it does
     Looks at what a collator (`data_collator=`) of a Trainer of transformers asks each sample for, and reports a key
-    that is no parameter of the `forward` of a model of the project, nor one that models of transformers have. Silent
+    that is no parameter of the `forward` of the model, where its class is known and of the project; otherwise of any
+    model of the project, nor one that models of transformers have. Silent
     where anything in the project speaks of `remove_unused_columns`, and where a class of the project changes which
     columns the Trainer keeps.
 
@@ -24,8 +25,8 @@ from validator.flow.program.unit import Unit
 from validator.flow.queries.base import Place, Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.training.trainers import is_trainer, trainers
-from validator.flow.values import BOTTOM, Val
-from validator.project import Project
+from validator.flow.values import BOTTOM, NONE_OBJ, Val
+from validator.project import Method, Project
 from validator.rule import Rule
 
 RULE = Rule("MP320", "column-dropped", "warning", stable_since="0.6.0", tokens=("data_collator",), solves=True)
@@ -41,6 +42,9 @@ _KEPT = frozenset({
 })  # fmt: skip
 
 
+_LABELS = frozenset({"label", "label_ids", "labels"})  # the Trainer keeps these, whatever the model takes
+
+
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
     if any(b"remove_unused_columns" in source.data for source in project.files.values()):
@@ -53,9 +57,21 @@ def check_project(project: Project) -> Iterator[Finding]:
                 continue
             asked = list(_asked(queries, call.passed("data_collator") or BOTTOM))
             columns = {key for key, _ in asked} | _columns(queries, call.passed("train_dataset") or BOTTOM)
+            taken = _taken(call.passed("model") or BOTTOM)
             for key, read in asked:
-                if key not in _KEPT and not any(key in each for each in _taking(project, columns - {key})):
+                if taken is not None:
+                    if key not in taken | _LABELS:
+                        yield _report(call, key, read)
+                elif key not in _KEPT and not any(key in each for each in _taking(project, columns - {key})):
                     yield _report(call, key, read)
+
+
+def _taken(model: Val) -> frozenset[str] | None:
+    """What all models take that may be trained, where these are known and of the project; None otherwise."""
+    forwards = [o[1].find("forward") if o[0] == "inst" else None for o in model.objs - {NONE_OBJ}]
+    if not forwards or not all(isinstance(each, Method) for each in forwards):
+        return None
+    return frozenset(param.name for each in forwards if isinstance(each, Method) for param in each.facts.params)
 
 
 def _columns(queries: Queries, data: Val) -> set[str]:
@@ -78,9 +94,15 @@ def _asked(queries: Queries, collator: Val) -> Iterator[tuple[str, Place]]:
     for unit in _run_by(queries, collator):
         position = int(unit.has_receiver)
         for read in queries.values(unit, "item"):
-            key, sample = read.operand(1).val.constant(), read.operand(0).root
-            if isinstance(key, str) and sample.value.op == "next" and _is_over(sample, position):
-                yield key, read
+            sample = read.operand(0).root
+            if sample.value.op == "next" and _is_over(sample, position):
+                yield from ((key, read) for key in _keys(read.operand(1).closed))
+
+
+def _keys(asked: Val) -> list[str]:
+    """The keys that something is asked for, one by one, where these are all written out."""
+    known = bool(asked.objs) and all(o[0] == "const" and isinstance(o[2], str) for o in asked.objs)
+    return sorted(o[2] for o in asked.objs) if known else []
 
 
 def _run_by(queries: Queries, collator: Val) -> list[Unit]:
@@ -181,6 +203,25 @@ def main(rows, args):
     Trainer(model=model, args=args, **data_module(rows)).train()
 """
 
+_KNOWN = """
+import torch
+import torch.distributed as dist
+from transformers import PreTrainedModel, Trainer
+
+class Actor(PreTrainedModel):
+    def forward(self, input_ids{taken}, labels=None):
+        return input_ids, labels
+
+def collate(rows):
+    ids, pixels, labels = (
+        torch.stack([row[key] for row in rows]) for key in ("input_ids", "pixel_values", "labels"){mark}
+    )
+    return dict(input_ids=ids, pixel_values=pixels, labels=labels, rank=dist.get_rank())
+
+def main(data, path):
+    Trainer(model=Actor.from_pretrained(path), train_dataset=data, data_collator=collate).train()
+"""
+
 INCORRECT = (
     _TRAIN.replace("{mark}", "  # error: MP320").replace("{more}", ""),
     """
@@ -193,6 +234,8 @@ def main(model, data, args):
     Trainer(model=model, args=args, train_dataset=data, data_collator=collate).train()
 """,
     _PICTURES.replace("{column}", "picture").replace("{mark}", "  # error: MP320"),
+    # of the model it is known what it takes
+    _KNOWN.format(taken="", mark="  # error: MP320"),
 )
 
 CORRECT = (
@@ -212,4 +255,5 @@ def collate(samples):
 def main(data, args):
     Trainer(model=Net(), args=args, train_dataset=data, data_collator=collate).train()
 """,
+    _KNOWN.format(taken=", pixel_values=None", mark=""),
 )
