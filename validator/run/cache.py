@@ -40,7 +40,7 @@ except ImportError:
 
 _MAGIC = b"meshproof-1\n"
 _SETTLED = 2_000_000_000  # ns; the coarsest clock of a file system in use
-_RUNS_KEPT = 8
+_RUNS_KEPT = 16
 _FIXES_KEPT = 2_000
 _FACTS_BYTES = 192_000_000
 _FOLDER_BYTES = 512_000_000

@@ -381,9 +381,10 @@ def _joined(sources: list[SourceFile], records: dict[str, Record], run: Check, c
     findings = [finding for source in sources for finding in records[source.path].findings]
     project = _linked(sources, run, errors)
     of_project = _project_findings(project, records, run, errors) if project is not None else []
-    if project is not None:
-        findings, of_project = (_by_use(found, project, run, errors) for found in (findings, of_project))
     compared = _Compared(sources, run, errors, cache)
+    if project is not None:
+        compared.keep(project, of_project)
+        findings, of_project = (_by_use(found, project, run, errors) for found in (findings, of_project))
     findings += _with_change(of_project, compared)
     by_path: dict[str, list[Finding]] = {source.path: [] for source in sources}
     for finding in dict.fromkeys(findings):
@@ -516,20 +517,30 @@ class _Compared:
         assert self.change is not None
         project = self.change.before.project
         wanted = [each for each in self.run.rules if each.rule.code in codes and each.check_project is not None]
-        key = self._key(project, sorted(each.rule.code for each in wanted))
-        known = self.store.run(key) if self.store is not None else None
-        if known is not None:
-            return known.findings
+        asked = sorted(each.rule.code for each in wanted)
+        for key in (self._key(project, self._all_codes), self._key(project, asked)):
+            known = self.store.run(key) if self.store is not None else None
+            if known is not None:
+                return [each for each in known.findings if each.code in codes]
         said, failed = _ruled(project, wanted)
         self.errors.extend(failed)
         if self.store is not None and not failed:
             self.store.remember(key, Run(said, 0))
         return said
 
+    def keep(self, project: Project, found: list[Finding]) -> None:
+        """Keep what all project rules say of the newer revision: to the next change it is the older one."""
+        if self.store is not None and self.store.usable and not self.errors:
+            self.store.remember(self._key(project, self._all_codes), Run(found, 0))
+
+    @cached_property
+    def _all_codes(self) -> list[str]:
+        return sorted(each.rule.code for each in self.run.rules if each.check_project is not None)
+
     def _key(self, project: Project, codes: list[str]) -> bytes:
         """Of all that what rules say of a project depends on."""
-        parts = [f"before {codes} {self.run.config!r}".encode()]
-        parts += map(digest, contents_of_tables(self.run.config))
+        settings = self.run.config._replace(output_format="", baseline="", notes=False, jobs=0, given=())
+        parts = [f"said {codes} {settings!r}".encode(), *map(digest, contents_of_tables(self.run.config))]
         for path, source in sorted(project.files.items()):
             parts += (os.fsencode(path), digest(source.text.encode("utf-8", "surrogatepass")))
         return digest(b"\0".join(parts))
