@@ -28,7 +28,7 @@ from validator.project import Project
 from validator.rule import LoadedRule
 from validator.run.beside import Lifeline, Shared, beside, uninterrupted
 from validator.run.cache import Cache, Run, digest
-from validator.run.config import Config, contents_of_tables
+from validator.run.config import Config, decisive
 from validator.run.records import Record, unpickled
 from validator.run.suppressions import Outcome, Suppression, apply, comments_of, covers
 from validator.source import SourceFile
@@ -111,7 +111,8 @@ def _with_contents(entries: list[Entry], run: Check, now: dict[str, bytes]) -> R
 
 def _checked(entries: list[Entry], digests: list[bytes], run: Check, cache: Cache | None) -> Result:
     sources, records = _examined(entries, digests, run, cache)
-    return _joined(sources, records, run, cache)
+    contents = {entry.path: content for entry, content in zip(entries, digests, strict=True)}
+    return _joined(sources, records, run, cache, contents)
 
 
 def check_sources(
@@ -130,7 +131,7 @@ def check_sources(
             if source.path not in records:
                 records[source.path] = examine(source, (problems or {}).get(source.path), run.rules)
             source.facts = records[source.path].facts
-        return _joined(sources, records, run, None)
+        return _joined(sources, records, run)
 
 
 @contextmanager
@@ -376,12 +377,19 @@ def _batches(missing: list[tuple[Entry, bytes]], count: int) -> list[list[tuple[
 # -- the project -------------------------------------------------------------------------------------------
 
 
-def _joined(sources: list[SourceFile], records: dict[str, Record], run: Check, cache: Cache | None) -> Result:
+def _joined(
+    sources: list[SourceFile],
+    records: dict[str, Record],
+    run: Check,
+    cache: Cache | None = None,
+    contents: dict[str, bytes] | None = None,
+) -> Result:
+    """What the rules say of all files. `contents`: by path the digest of each, where there is a cache."""
     errors = [*run.errors, *(error for source in sources for error in records[source.path].errors)]
     findings = [finding for source in sources for finding in records[source.path].findings]
     project = _linked(sources, run, errors)
     of_project = _project_findings(project, records, run, errors) if project is not None else []
-    compared = _Compared(sources, run, errors, cache)
+    compared = _Compared(sources, run, errors, cache, contents or {})
     if project is not None:
         compared.keep(project, of_project)
         findings, of_project = (_by_use(found, project, run, errors) for found in (findings, of_project))
@@ -496,8 +504,10 @@ def _by_use(findings: list[Finding], project: Project, run: Check, errors: list[
 class _Compared:
     """The two revisions of a run that compares some."""
 
-    def __init__(self, sources: list[SourceFile], run: Check, errors: list[str], store: Cache | None) -> None:
-        self.sources, self.run, self.errors, self.store = sources, run, errors, store
+    def __init__(
+        self, sources: list[SourceFile], run: Check, errors: list[str], store: Cache | None, contents: dict[str, bytes]
+    ) -> None:
+        self.sources, self.run, self.errors, self.store, self.contents = sources, run, errors, store, contents
         self.files = run.older.files if run.older is not None else {}
         self.changed = {source.path for source in sources if source.absolute in self.files}
 
@@ -516,33 +526,36 @@ class _Compared:
         """What the project rules of some codes say of the older revision; kept, for other changes follow it, too."""
         assert self.change is not None
         project = self.change.before.project
-        wanted = [each for each in self.run.rules if each.rule.code in codes and each.check_project is not None]
-        asked = sorted(each.rule.code for each in wanted)
-        for key in (self._key(project, self._all_codes), self._key(project, asked)):
-            known = self.store.run(key) if self.store is not None else None
-            if known is not None:
-                return [each for each in known.findings if each.code in codes]
+        wanted = [each for each in self._of_project if each.rule.code in codes]
+        content = self._content(project) if self.store is not None else b""
+        of_all, of_these = (_key(content, rules) for rules in (self._of_project, wanted))
+        known = (self.store.run(of_all) or self.store.run(of_these)) if self.store is not None else None
+        if known is not None:
+            return [finding for finding in known.findings if finding.code in codes]
         said, failed = _ruled(project, wanted)
         self.errors.extend(failed)
         if self.store is not None and not failed:
-            self.store.remember(key, Run(said, 0))
+            self.store.remember(of_these, Run(said, 0))
         return said
 
     def keep(self, project: Project, found: list[Finding]) -> None:
         """Keep what all project rules say of the newer revision: to the next change it is the older one."""
         if self.store is not None and self.store.usable and not self.errors:
-            self.store.remember(self._key(project, self._all_codes), Run(found, 0))
+            self.store.remember(_key(self._content(project), self._of_project), Run(found, 0))
 
     @cached_property
-    def _all_codes(self) -> list[str]:
-        return sorted(each.rule.code for each in self.run.rules if each.check_project is not None)
+    def _of_project(self) -> list[LoadedRule]:
+        return [each for each in self.run.rules if each.check_project is not None]
 
-    def _key(self, project: Project, codes: list[str]) -> bytes:
-        """Of all that what rules say of a project depends on."""
-        settings = self.run.config._replace(output_format="", baseline="", notes=False, jobs=0, given=())
-        parts = [f"said {codes} {settings!r}".encode(), *map(digest, contents_of_tables(self.run.config))]
+    def _content(self, project: Project) -> bytes:
+        """A digest of all of a project, of one of the two revisions, that what rules say of it depends on."""
+        newer = {source.path: source for source in self.sources}
+        parts = list(map(digest, decisive(self.run.config)))
         for path, source in sorted(project.files.items()):
-            parts += (os.fsencode(path), digest(source.text.encode("utf-8", "surrogatepass")))
+            module = project.modules.get(source.absolute)
+            same = newer.get(path) is source
+            parts += (os.fsencode(path), os.fsencode(module.name) if module is not None else b"")
+            parts.append(self.contents[path] if same else digest(source.data))
         return digest(b"\0".join(parts))
 
     def found_before(self, codes: frozenset[str]) -> list[Finding]:
@@ -570,6 +583,11 @@ class _Compared:
         selectors = {selector for comment in comments for selector in comment.selectors}
         rules = (each.rule for each in self.run.rules)
         return frozenset(r.code for r in rules if any(covers(selector, r.code, r.name) for selector in selectors))
+
+
+def _key(content: bytes, rules: list[LoadedRule]) -> bytes:
+    """Under which it is kept what rules say of a project."""
+    return digest(content + repr(sorted(each.rule.code for each in rules)).encode())
 
 
 def _with_change(findings: list[Finding], compared: _Compared) -> list[Finding]:

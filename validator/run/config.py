@@ -125,9 +125,10 @@ def read_regular(path: str) -> bytes:
         raise UsageError(f"{path}: not a regular file") from error
 
 
-def contents_of_tables(settings: Config) -> list[bytes]:
-    """What stands in the tables that the settings name; of one that is missing that it is."""
-    contents = []
+def decisive(settings: Config, notes: bool = False) -> list[bytes]:
+    """What of the settings findings depend on: not how they are shown, and what stands in the tables that are named; of
+    one that is missing that it is. `notes`: whether it matters that these are shown."""
+    contents = [repr(settings._replace(output_format="", baseline="", notes=notes, jobs=0, given=())).encode()]
     for table in (*settings.contracts, *settings.collectives):
         try:
             contents.append(read_regular(table))

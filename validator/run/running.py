@@ -117,8 +117,7 @@ def run_key(
 ) -> bytes:
     """A digest of everything that the findings of a run depend on and the name of the cache does not say."""
     notes = settings.notes and before is not None  # of those that are shown it is asked which are old
-    parts = [repr((settings._replace(output_format="", baseline="", notes=notes, jobs=0, given=()), whole)).encode()]
-    parts += [cache.digest(content) for content in config.contents_of_tables(settings)]
+    parts = [repr(whole).encode(), *map(cache.digest, config.decisive(settings, notes))]
     parts += [os.fsencode(folder) for folder in _packages_above(entries)]
     for entry, content in zip(entries, digests, strict=True):
         parts += (os.fsencode(entry.path), content)

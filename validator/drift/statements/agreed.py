@@ -13,9 +13,10 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.drift.change import Change, Pair
-from validator.drift.statements.differences import Edit, Statement, statements
+from validator.drift.statements.differences import Edit, Statement
 from validator.drift.statements.drops import Drops
-from validator.drift.statements.surroundings import is_report, own_head
+from validator.drift.statements.surroundings import own_head
+from validator.drift.statements.twins import Twins, says_something
 from validator.flow.program.unit import Unit
 from validator.flow.queries.outside_program import is_foreign, is_test
 
@@ -23,7 +24,7 @@ _FEW = 3  # edits in a function, beyond which it is another one now
 _OTHERS = 2  # functions that still have it
 _WORTH = 5  # names and operators in a statement that says something of its own
 _WORD = re.compile(r"[^\W\d]\w{2,}")
-_PLAIN = ast.Import | ast.ImportFrom | ast.Pass | ast.Global | ast.Raise | ast.Assert | ast.Return
+_PLAIN = ast.Assert | ast.Return
 
 
 class Parted(NamedTuple):
@@ -40,18 +41,18 @@ class Agreed:
 
     def __init__(self, change: Change) -> None:
         self.change = change
-        self._statements: dict[Unit, list[Statement]] = {}
+        self.twins: Twins = change.analysis(Twins)
 
     @cached_property
     def parted(self) -> list[Parted]:
         found = []
-        for pair, _, _, edits in self.change.analysis(Drops).small:
+        for pair, before, _, edits in self.change.analysis(Drops).small:
             gone = [edit.old for edit in edits if edit.old is not None]
             if len(gone) > _FEW or is_test(pair.new.path) or is_foreign(pair.new.path):
                 continue
-            for old in filter(_says_something, gone):
+            for old in filter(_is_worth_it, gone):
                 new = _instead(old, edits)
-                if new is None or _is_of_taste(pair, old, new):
+                if new is None or _is_of_taste(before, old, new):
                     continue
                 others = tuple(self._having(old.text, pair.new))
                 if len({unit for unit, _ in others}) >= _OTHERS and not any(self._having(new.text, pair.new)):
@@ -68,13 +69,7 @@ class Agreed:
                 continue
             for unit in side.units(module).values():
                 if unit is not but and unit.code.kind == "function":
-                    yield from ((unit, each) for each in self._of(unit) if each.text == text)
-
-    def _of(self, unit: Unit) -> list[Statement]:
-        known = self._statements.get(unit)
-        if known is None:
-            known = self._statements[unit] = statements(unit)
-        return known
+                    yield from ((unit, each) for each in self.twins.statements(unit) if each.text == text)
 
 
 def _instead(old: Statement, edits: list[Edit]) -> Statement | None:
@@ -89,27 +84,24 @@ def _instead(old: Statement, edits: list[Edit]) -> Statement | None:
     )
 
 
-def _says_something(statement: Statement) -> bool:
-    """Whether a statement does something that can be right or wrong, and is no report to people. What a class passes
-    to its base is its own."""
+def _is_worth_it(statement: Statement) -> bool:
+    """Whether a statement can be right or wrong wherever it stands: what a class passes to its base is its own."""
     node = statement.node
-    if isinstance(node, _PLAIN) or any(isinstance(n, ast.Name) and n.id == "super" for n in ast.walk(own_head(node))):
-        return False
-    kinds = ast.Name | ast.Attribute | ast.operator | ast.cmpop
-    return sum(isinstance(each, kinds) for each in ast.walk(own_head(node))) >= _WORTH and not is_report(node)
+    own = isinstance(node, _PLAIN) or "super" in _names(statement)
+    return not own and says_something(node, _WORTH)
 
 
-def _is_of_taste(pair: Pair, old: Statement, new: Statement) -> bool:
+def _is_of_taste(before: list[Statement], old: Statement, new: Statement) -> bool:
     """Whether two statements differ in numbers and texts alone, or in names that the function did not have before."""
     if _masked(old.node, names=False) == _masked(new.node, names=False):
         return True
     if _masked(old.node, names=True) != _masked(new.node, names=True):
         return False
-    had = {
-        each.id for row in statements(pair.old) for each in ast.walk(own_head(row.node)) if isinstance(each, ast.Name)
-    }
-    came = {each.id for each in ast.walk(own_head(new.node)) if isinstance(each, ast.Name)}
-    return bool(came - had)
+    return not _names(new) <= set().union(*map(_names, before))
+
+
+def _names(statement: Statement) -> set[str]:
+    return {each.id for each in ast.walk(own_head(statement.node)) if isinstance(each, ast.Name)}
 
 
 def _masked(node: ast.stmt, names: bool) -> str:

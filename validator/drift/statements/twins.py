@@ -75,7 +75,7 @@ class Twins:
         for pair, old, _, edits in self.change.analysis(Drops).edited:
             if pair.new.code.kind == "function" and len(edits) <= _FEW:
                 for edit in edits:
-                    if edit.old is not None and _is_mend(edit) and _says_something(edit.old.node):
+                    if edit.old is not None and _is_mend(edit) and says_something(edit.old.node):
                         found += ((each, edit) for each in self._of_edit(pair, old, edit))
                     elif edit.old is not None and edit.new is not None and _is_context(edit.old.node):
                         found += ((each, edit) for each in self._of_context(pair, edit.old, edit.new))
@@ -269,11 +269,12 @@ def _is_context(node: ast.stmt) -> bool:
     return call is not None and len(call.args) + len(call.keywords) > 1 and last_name(call.func) in named()
 
 
-def _says_something(node: ast.stmt) -> bool:
-    """Whether a statement holds a formula, a condition or a call with arguments, and is no report to people."""
+def says_something(node: ast.stmt, worth: int = _WORTH) -> bool:
+    """Whether a statement holds a formula, a condition or a call with arguments, and is no report to people. `worth`:
+    how many names and operators it has at least."""
     if isinstance(node, ast.Import | ast.ImportFrom | ast.Pass | ast.Global | ast.Raise):
         return False
     parts = [n for n in ast.walk(own_head(node)) if isinstance(n, ast.Name | ast.Attribute | ast.operator | ast.cmpop)]
-    if len(parts) < _WORTH:
+    if len(parts) < worth:
         return False
     return not is_report(node)
