@@ -59,19 +59,19 @@ def check_project(project: Project) -> Iterator[Finding]:
             columns = {key for key, _ in asked} | _columns(queries, call.passed("train_dataset") or BOTTOM)
             taken = _taken(call.passed("model") or BOTTOM)
             for key, read in asked:
-                if taken is not None:
-                    if key not in taken | _LABELS:
-                        yield _report(call, key, read)
-                elif key not in _KEPT and not any(key in each for each in _taking(project, columns - {key})):
+                kept = key in taken if taken else key in _KEPT or _is_taken(project, key, columns)
+                if not kept:
                     yield _report(call, key, read)
 
 
-def _taken(model: Val) -> frozenset[str] | None:
-    """What all models take that may be trained, where these are known and of the project; None otherwise."""
-    forwards = [o[1].find("forward") if o[0] == "inst" else None for o in model.objs - {NONE_OBJ}]
-    if not forwards or not all(isinstance(each, Method) for each in forwards):
-        return None
-    return frozenset(param.name for each in forwards if isinstance(each, Method) for param in each.facts.params)
+def _taken(model: Val) -> frozenset[str]:
+    """The columns that are kept for the models that may be trained, where these are known and of the project."""
+    objs = model.objs - {NONE_OBJ}
+    found = [o[1].find("forward") for o in objs if o[0] == "inst"]
+    forwards = [method for method in found if isinstance(method, Method)]
+    if not forwards or len(forwards) < len(objs):
+        return frozenset()
+    return _LABELS.union(param.name for method in forwards for param in method.facts.params)
 
 
 def _columns(queries: Queries, data: Val) -> set[str]:
@@ -81,12 +81,12 @@ def _columns(queries: Queries, data: Val) -> set[str]:
     return {key for o in rows for key, _ in o[1] if isinstance(key, str)}
 
 
-def _taking(project: Project, others: set[str]) -> list[set[str]]:
-    """What the models of the project take that may be trained on such data: all but the parts of models, which take
-    none of the `others` of its columns."""
+def _is_taken(project: Project, key: str, columns: set[str]) -> bool:
+    """Whether a model of the project takes a column, of those that may be trained on such data: all but the parts of
+    models, which take none of its other columns."""
     forwards = [method for method in project.functions() if method.name == "forward"]
     taken = [{each.name for each in method.facts.params} for method in forwards]
-    return [each for each in taken if each & others] or taken
+    return any(key in each for each in [each for each in taken if each & (columns - {key})] or taken)
 
 
 def _asked(queries: Queries, collator: Val) -> Iterator[tuple[str, Place]]:

@@ -34,9 +34,9 @@ def _may_be_new(finding: Finding, is_changed: Callable[[str], bool]) -> bool:
 
 
 def _with_mark(finding: Finding, is_changed: Callable[[str], bool]) -> Finding:
-    own = Related(finding.path, finding.span.line, "")
-    place = next((each for each in finding.related if is_changed(each.path)), own)
-    return finding._replace(related=(*finding.related, Related(place.path, place.line, MADE_SO)))
+    changed = ((each.path, each.line) for each in finding.related if is_changed(each.path))
+    path, line = next(changed, (finding.path, finding.span.line))
+    return finding._replace(related=(*finding.related, Related(path, line, MADE_SO)))
 
 
 def _identity(finding: Finding) -> tuple[str, str, str, str]:

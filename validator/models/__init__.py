@@ -479,7 +479,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
     states: dict[str, str] = {}
     hooks: dict[str, Hook] = {}
     by_name: dict[str, Row] = {}
-    made_with: dict[str, Making] = {}
+    constructors: dict[str, Making] = {}
     workers: dict[str, Workers] = {}
     targets: dict[str, str] = {}
     families: dict[str, str] = {}
@@ -537,7 +537,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
             hooks[name] = Hook(tuple(row["hook"]), row["arguments"], row.get("with", {}))
         by_name.update((name, _row(name, row)) for name, row in data.get("by_name", {}).items())
         for name, row in data.get("constructors", {}).items():
-            made_with[name] = Making(frozenset(row["of"]), row.get("with", ""))
+            constructors[name] = Making(frozenset(row["of"]), row.get("with", ""))
         for name, row in data.get("workers", {}).items():
             workers[name] = Workers(tuple(row["keys"]), frozenset(row["methods"]))
         targets.update(data.get("targets", {}))
@@ -575,7 +575,7 @@ def models(extra: tuple[str, ...] = ()) -> Models:
         families,
         hooks,
         by_name,
-        made_with,
+        constructors,
         workers,
         targets,
     )

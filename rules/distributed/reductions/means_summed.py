@@ -83,9 +83,10 @@ def _quotients(queries: Queries) -> Iterator[Finding]:
     """What is divided of which one part was summed over the ranks, and the other one averaged."""
     for unit in queries.mentioning(*_REDUCING):
         for place in queries.values(unit, "binary", "call") if not is_aside(unit.path) else ():
-            parts = quotient(place)
-            words = [reduced_as(queries, part) for part in parts] if parts is not None else []
-            if parts is not None and sorted(words) == ["mean", "sum"]:
+            if (parts := quotient(place)) is None:
+                continue
+            words = [reduced_as(queries, part) for part in parts]
+            if set(words) == {"mean", "sum"}:
                 yield _of_quotient(place, *parts, *words)
 
 

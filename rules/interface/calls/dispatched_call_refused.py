@@ -26,7 +26,6 @@ from validator.finding import Finding, Related, Severity
 from validator.flow.callgraph.dispatch import Dispatched, Dispatches
 from validator.flow.constructors import REMOTE
 from validator.flow.objects import Objects
-from validator.flow.queries.base import Queries
 from validator.flow.queries.outside_program import is_test
 from validator.project import ClassDef, Method, Project
 from validator.rule import Rule
@@ -68,8 +67,7 @@ def methods_asked_for(project: Project, each: Dispatched) -> tuple[list[Method],
     """The methods that a call may reach, and whether there can be no others; none where one may bear anything."""
     if each.by_library:  # it has other objects do so than the one that asks it
         asks = {unit.cls for unit in (each.asking.unit, each.text.unit)}
-        library = project.analysis(Queries).flow.models.by_name[each.asking.method].workers
-        workers = project.analysis(NamedWorkers).of(library)
+        workers = project.analysis(NamedWorkers).of(each.workers)
         found = [method for cls in workers if isinstance(method := cls.find(each.name), Method)]
         methods = found or [method for method in _defined(project, each.name) if asks.isdisjoint(_family(method))]
         return (methods, False) if all(map(_is_plain, methods)) else ([], False)

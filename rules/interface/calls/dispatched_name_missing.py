@@ -21,7 +21,7 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from validator.analysis.interfaces.members import Members
 from validator.analysis.named_workers import NamedWorkers
@@ -37,6 +37,7 @@ from validator.rule import Rule
 
 RULE = Rule("MP134", "dispatched-name-missing", "error", stable_since="0.3.0", solves=True)
 
+_SHOWN = 3  # of the classes that lack a name
 _LETTERS = 3  # so many letters of a name that is put together tell it from others
 
 
@@ -59,27 +60,31 @@ def check_project(project: Project) -> Iterator[Finding]:
 def _on_workers(project: Project) -> Iterator[Finding]:
     """What a library is to run on workers that do not have it."""
     workers = project.analysis(NamedWorkers)
-    rows = project.analysis(Queries).flow.models.by_name
     for each in project.analysis(Dispatches).all:
-        library = rows[each.asking.method].workers if each.by_library else ""
-        classes = workers.lacks(library, each.name) if library else frozenset()
-        if classes:
-            yield _report_worker(each, sorted(classes, key=lambda cls: cls.name))
+        if classes := workers.lacks(each.workers, each.name):
+            yield _report_worker(each, classes)
 
 
-def _report_worker(each: Dispatched, classes: list[ClassDef]) -> Finding:
-    whose = " nor ".join(f"`{cls.name}`" for cls in classes[:3])
+def _report_worker(each: Dispatched, classes: frozenset[ClassDef]) -> Finding:
     names = sorted({method for cls in classes for method in cls.methods})
     return RULE.finding(
         each.text.unit.path,
         each.text.at,
-        f"{whose} has no method `{each.name}`, which `{each.text.unit.qualname}` has run on the workers through "
-        f"`{each.asking.method}`",
+        f"{_listed(classes)} has no method `{each.name}`, which `{each.text.unit.qualname}` has run on the workers"
+        f" through `{each.asking.method}`",
         help=f"use the name of a method that is there{nearest(each.name, names)}",
-        related=[Related(cls.path, cls.facts.at[0], "the class of the workers") for cls in classes[:3]],
+        related=[Related(cls.path, cls.facts.at[0], "the class of the workers") for cls in _first(classes)],
         context=f"{each.text.unit.qualname}:{each.name}",
         severity="warning",
     )
+
+
+def _first(classes: Iterable[ClassDef]) -> list[ClassDef]:
+    return sorted(classes, key=lambda cls: cls.name)[:_SHOWN]
+
+
+def _listed(classes: Iterable[ClassDef]) -> str:
+    return " nor ".join(f"`{cls.name}`" for cls in _first(classes))
 
 
 def _put_together(project: Project) -> Iterator[Finding]:
@@ -117,12 +122,11 @@ def _known_ends(text: Place) -> tuple[str, str]:
 
 
 def _report_put_together(asking: Place, held: Held, start: str, end: str) -> Finding:
-    whose = " nor ".join(f"`{cls.name}`" for cls in sorted(held.classes, key=lambda c: c.name)[:3])
     form = f"{start}…{end}"
     return RULE.finding(
         asking.unit.path,
         asking.at,
-        f"{whose} has nothing of the name `{form}`, which `{asking.unit.qualname}` asks for",
+        f"{_listed(held.classes)} has nothing of the name `{form}`, which `{asking.unit.qualname}` asks for",
         help="use the beginning that the names of the methods have",
         context=f"{asking.unit.qualname}:{form}",
     )
@@ -146,8 +150,7 @@ def _is_missing(project: Project, held: Held, name: str) -> Severity | None:
 def _report(project: Project, held: Held, asking: Place, text: Place, severity: Severity) -> Finding:
     name = str(text.root.value.data)
     names = sorted({method for cls in held.classes or project.classes() for method in cls.methods})
-    whose = " nor ".join(f"`{cls.name}`" for cls in sorted(held.classes, key=lambda c: c.name)[:3])
-    subject = f"{whose} has no method" if held.complete else "nothing in the project has a method"
+    subject = f"{_listed(held.classes)} has no method" if held.complete else "nothing in the project has a method"
     return RULE.finding(
         text.unit.path,
         text.at,

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 
 from validator.finding import Finding
 from validator.flow.program.unit import Unit
-from validator.flow.queries.base import Place, Queries
+from validator.flow.queries.base import Queries
 from validator.flow.queries.outside_program import is_aside
 from validator.flow.queries.ranks.equal_blocks import Block, blocks
 from validator.project import Project
@@ -34,16 +34,18 @@ RULE = Rule("MP426", "share-unchecked", "warning", "0.1.0", solves=True)
 
 # Parts of names that speak of what is left over, or of how it is avoided.
 _TREATING = ("pad", "divis", "ceil", "remainder", "drop_last", "extra", "leftover", "even", "multiple")
+_TEXTS = frozenset({"const", "join"})  # `"%s" % x` takes no remainder
 
 
 def check_project(project: Project) -> Iterator[Finding]:
     queries = project.analysis(Queries)
-    told: set[Unit] = set()
-    for block in blocks(queries):
-        unit = block.place.unit
-        if unit not in told and not _is_treated(queries, unit) and not _is_padded_before(queries, block):
-            told.add(unit)
-            yield _report(block)
+    left = [block for block in blocks(queries) if not _is_treated(queries, block.place.unit)]
+    if any(map(_is_given, left)) and _pads_somewhere(queries):
+        left = [block for block in left if not _is_given(block)]
+    first: dict[Unit, Block] = {}
+    for block in left:
+        first.setdefault(block.place.unit, block)
+    yield from map(_report, first.values())
 
 
 def _is_treated(queries: Queries, unit: Unit) -> bool:
@@ -53,39 +55,33 @@ def _is_treated(queries: Queries, unit: Unit) -> bool:
     around = {unit, *(call.unit for call in queries.calls_of(unit))}
     if unit.cls is not None:
         around.update(queries.flow.units(iter(unit.cls.every_method())))
-    return any(_speaks(Place(queries.flow, each, 0)) for each in around)
+    return any(map(_speaks, around))
 
 
-def _speaks(start: Place) -> bool:
+def _speaks(unit: Unit) -> bool:
     """Whether a function takes a remainder, or names something that tells of one."""
-    unit = start.unit
     names = (*unit.named, *unit.code.definitions, *(name for name, _ in unit.code.params))
     if any(word in name.lower() for name in names for word in _TREATING):
         return True
-    return any(
-        value.op == "binary" and value.data == "Mod" and unit.code.values[value.args[0]].op not in ("const", "join")
-        for value in unit.code.values
-    )
+    values = unit.code.values
+    return any(each.op == "binary" and each.data == "Mod" and values[each.args[0]].op not in _TEXTS for each in values)
 
 
-def _is_padded_before(queries: Queries, block: Block) -> bool:
-    """Whether what is shared was given to the function, by a project that pads to a multiple."""
-    given = any(part.value.op == "param" and not part.unit.is_receiver(part.number) for part in block.whole.parts)
-    return given and any(_pads(Place(queries.flow, unit, 0)) for unit in _units(queries))
+def _is_given(block: Block) -> bool:
+    """Whether what is shared was given to the function."""
+    return any(part.value.op == "param" and not part.unit.is_receiver(part.number) for part in block.whole.parts)
 
 
-def _units(queries: Queries) -> Iterator[Unit]:
-    for module in queries.project.modules.values():
-        if not is_aside(module.path):
-            yield from queries.flow.whole_units(module)
+def _pads_somewhere(queries: Queries) -> bool:
+    """Whether the project pads anything to a multiple."""
+    return any(_pads(queries, unit) for unit in queries.of_program() if not is_aside(unit.path))
 
 
-def _pads(start: Place) -> bool:
-    unit = start.unit
+def _pads(queries: Queries, unit: Unit) -> bool:
     if any("pad_to_multiple" in name for name in unit.named):
         return True
-    mods = (n for n, value in enumerate(unit.code.values) if value.op == "binary" and value.data == "Mod")
-    return any("multiple" in word.lower() for n in mods for word in start.value_at(n).operand(1).words)
+    remainders = (place for place in queries.values(unit, "binary") if place.value.data == "Mod")
+    return any("multiple" in word.lower() for place in remainders for word in place.operand(1).words)
 
 
 def _report(block: Block) -> Finding:

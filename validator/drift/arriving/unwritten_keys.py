@@ -69,11 +69,9 @@ def _constants(unit: Unit) -> Iterator[tuple[str, object]]:
         pairs = zip(value.args[::2], value.args[1::2], strict=True) if value.op == "dict" else ()
         stored = [value.args[1:3]] if value.op == "store_item" else []
         for key, given in (*pairs, *stored):
-            name, made = (values[each] if each >= 0 else None for each in (key, given))
-            constant = made is not None and made.op == "const" and isinstance(made.data, _CONSTANT)
-            if constant and name is not None and name.op == "const" and isinstance(name.data, str):
-                assert made is not None
-                yield name.data, made.data
+            name = values[key].data if key >= 0 and values[key].op == "const" else None
+            if isinstance(name, str) and values[given].op == "const" and isinstance(values[given].data, _CONSTANT):
+                yield name, values[given].data
 
 
 def _default(row: Occurrence) -> tuple[object] | None:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from validator.drift.change import Change, Pair
-from validator.drift.statements.differences import Edit, Statement
+from validator.drift.statements.differences import Edit, Statement, is_same_target
 from validator.drift.statements.drops import Drops
 from validator.drift.statements.surroundings import own_head
 from validator.drift.statements.twins import Twins, says_something
@@ -75,13 +75,8 @@ class Agreed:
 def _instead(old: Statement, edits: list[Edit]) -> Statement | None:
     """What stands in the place of a statement that is gone: what sets the same, where others came beside it."""
     new = next(edit.new for edit in edits if edit.old is old)
-    if new is not None or not isinstance(old.node, ast.Assign):
-        return new
     came = (edit.new for edit in edits if edit.old is None and edit.new is not None)
-    targets = [ast.dump(each) for each in old.node.targets]
-    return next(
-        (c for c in came if isinstance(c.node, ast.Assign) and [*map(ast.dump, c.node.targets)] == targets), None
-    )
+    return new or next((each for each in came if is_same_target(old.node, each.node)), None)
 
 
 def _is_worth_it(statement: Statement) -> bool:

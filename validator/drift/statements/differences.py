@@ -163,7 +163,7 @@ def _paired(old: list[Statement], new: list[Statement]) -> Iterator[Edit]:
             for index, other in enumerate(new):
                 if index in partners.values() or type(other.node) is not type(each.node):
                     continue
-                if targets and not _is_same_target(each.node, other.node):
+                if targets and not is_same_target(each.node, other.node):
                     continue
                 if (like := _like(words, after[index])) > best:
                     best, found = like, index
@@ -176,7 +176,7 @@ def _paired(old: list[Statement], new: list[Statement]) -> Iterator[Edit]:
             yield Edit(None, other)
 
 
-def _is_same_target(one: ast.stmt, other: ast.stmt) -> bool:
+def is_same_target(one: ast.stmt, other: ast.stmt) -> bool:
     """Whether two assignments give their values to the same names."""
     if not isinstance(one, ast.Assign) or not isinstance(other, ast.Assign):
         return False

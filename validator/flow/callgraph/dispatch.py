@@ -37,6 +37,11 @@ class Dispatched(NamedTuple):
     def name(self) -> str:
         return str(self.text.root.value.data)
 
+    @property
+    def workers(self) -> str:
+        """The library whose workers run the method; empty where other objects do."""
+        return self.asking.flow.models.by_name[self.asking.method].workers if self.by_library else ""
+
 
 class Sent(NamedTuple):
     """An argument of the call that a method gets: as one is written in the source, or a parameter that is handed on."""

@@ -139,20 +139,14 @@ def _class(call: Call, o: Obj, arguments: Arguments) -> Val:
 
 def _making(call: Call, o: Obj, arguments: Arguments) -> Val:
     """What a class method of a library gives: an object of the class, of which the library fills what it has."""
-    made, unit = object_of(call.at, call.number, o[1]), call.at.unit
-    callee = unit.code.values[call.value.args[0]]
-    own = callee.op == "attr" and (unit.is_receiver(callee.args[0]) or _is_super(unit, callee.args[0]))
-    if own:
-        made = obj("self", o[1])  # `cls.from_pretrained(…)`: of the class, or of one below
-    made = made.placed(UNKNOWN.state)  # where its parameters are is for the library to say
-    beside = call.at.models.constructors[o[2]].beside
+    at = call.at
+    callee = at.code.values[call.value.args[0]]
+    own = callee.op == "attr" and (at.unit.is_receiver(callee.args[0]) or at.operand(callee.args[0]).of("super"))
+    # `cls.from_pretrained(…)`: of the class, or of one below. Where its parameters are is for the library to say.
+    made = (obj("self", o[1]) if own else object_of(at, call.number, o[1])).placed(UNKNOWN.state)
+    beside = at.models.constructors[o[2]].beside
     several = next((value for name, value in arguments if beside and name == beside), None)
     return tuple_of([made, UNKNOWN]) if several is not None and not several.is_const(False) else made
-
-
-def _is_super(unit: Unit, number: int) -> bool:
-    value = unit.code.values[unit.root(number)]
-    return value.op == "call" and unit.code.values[value.args[0]].data == "super"
 
 
 def _object(call: Call, o: Obj, arguments: Arguments) -> Val:

@@ -24,7 +24,7 @@ def element(at: Evaluation, iterable: Val) -> Val:
         if o[0] == "made" and at.models.library(o[1]).iterates == "data":
             v |= data()
             found.append(batch_of(at, iterable))
-        elif o[0] == "keeping" or o[0] == "generator" and len(o) > len(("generator", "unit", "bindings")):
+        elif o[0] == "keeping" or o[0] == "generator" and o[3:] == ("beside",):
             continue  # of the loader, or the sequence, beside it
         elif o[0] == "generator":
             found.append(yielded(at, o))

@@ -48,7 +48,7 @@ def iterates(at: Evaluation, name: str, arguments: Arguments, receiver: Val) -> 
         return sequence(sequence(join([*spread, *each])) if spread else tuple_of(each)).objs
     if name == "enumerate" and values:
         index = index_in(beside(values[0], "counted"))
-        running = (("generator", *o[1:3], "beside") for o in iterators(at, values[0]))
+        running = ((*o[:3], "beside") for o in iterators(at, values[0]))
         kept = frozenset({*running, *beside(values[0], "unordered")})
         return sequence(tuple_of([index, element(at, values[0])])).objs | kept
     if name in _REMAKING and values:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from validator.domains.axes import MODEL_PARALLEL, SOME, WORLD, of_parallelism
 from validator.flow.queries.base import Place, Queries
-from validator.flow.queries.outside_program import is_test
 from validator.flow.queries.ranks.rank_shares import axes_of_rank, axes_of_size, chunk_of
 
 _PARTICIPANTS = MODEL_PARALLEL | {WORLD, "dp"}
@@ -27,11 +26,10 @@ class Block(NamedTuple):
 
 def blocks(queries: Queries) -> Iterator[Block]:
     """All blocks of a program."""
-    for module in queries.project.modules.values():
-        for unit in queries.flow.whole_units(module) if not is_test(module.path) else ():
-            if any(value.op == "slice" for value in unit.code.values) or "chunk" in unit.named:
-                for place in queries.values(unit, "item"):
-                    yield from _of_item(place)
+    for unit in queries.of_program():
+        if any(value.op == "slice" for value in unit.code.values) or "chunk" in unit.named:
+            for place in queries.values(unit, "item"):
+                yield from _of_item(place)
 
 
 def _of_item(place: Place) -> Iterator[Block]:
@@ -53,20 +51,16 @@ def _divided_among(bounds: Place) -> Place | None:
     lower, upper, step = (bounds.value_at(n).root if n >= 0 else None for n in bounds.value.args)
     if lower is None or upper is None or step is not None and step.value.data is not None:
         return None
-    for rank, size in _factors(lower):
-        ends = any(_is_rank_after(r, rank) and _same(s, size) for r, s in _factors(upper))
+    for rank, size in _operands(lower, "Mult"):
+        ends = any(_is_rank_after(r, rank) and _same(s, size) for r, s in _operands(upper, "Mult"))
         ends = ends or any(_same(a, lower) and _same(b, size) for a, b in _operands(upper, "Add"))
         if ends and _is_rank(rank):
             return _divisor(size)
     return None
 
 
-def _factors(product: Place) -> Iterator[tuple[Place, Place]]:
-    """The factors of a product, either way round."""
-    return _operands(product, "Mult")
-
-
 def _operands(place: Place, operator: str) -> Iterator[tuple[Place, Place]]:
+    """The two sides of an operator, either way round."""
     if place.value.op == "binary" and place.value.data == operator:
         one, other = place.operand(0).root, place.operand(1).root
         yield one, other

@@ -19,7 +19,7 @@ def reduced_as(queries: Queries, place: Place) -> str:
     for each in _ways_back(place):
         if averaged(each) is not None:
             return "mean"
-        if any(True for _ in summed(each)):
+        if next(summed(each), None) is not None:
             return "sum"
         if each.value.op == "call" and (word := _by_program(queries, each)):
             return word
@@ -41,18 +41,15 @@ def _ways_back(place: Place) -> Iterator[Place]:
 
 def _by_program(queries: Queries, call: Place) -> str:
     """How all functions of the program reduce that a call may run."""
-    words = {_word(call, unit) for unit in queries.targets(call)}
+    words = {_word(queries, call, unit) for unit in queries.targets(call)}
     return words.pop() if len(words) == 1 else ""
 
 
-def _word(call: Place, unit: Unit) -> str:
+def _word(queries: Queries, call: Place, unit: Unit) -> str:
     """How a function reduces what it is passed, by the word that it gets or has by default."""
     position = next((n for n, (name, _) in enumerate(unit.code.params) if name in _OPERATION), -1)
-    start = Place(call.flow, unit, 0)
-    reduces = (
-        o.row.operation for n, v in enumerate(unit.code.values) if v.op == "call" for o in start.value_at(n).operations
-    )
-    if position < 0 or not any(operation is not None for operation in reduces):
+    reduces = (each.row.operation is not None for inside in queries.calls_in(unit) for each in inside.operations)
+    if position < 0 or not any(reduces):
         return ""
     name = unit.code.params[position][0]
     given = call.argument(name, position - implicit(call.unit, call.value, unit))
