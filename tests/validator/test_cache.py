@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from validator import cli, registry
+from validator import cli, registry, source
 from validator.facts.model import FileFacts
 from validator.files import tables
 from validator.finding import Edit, Finding, Fix, Related, Span
@@ -95,6 +95,23 @@ def test_settled_files_are_not_read_again(tree: Path, monkeypatch: pytest.Monkey
     known = cache.Cache("x")
     monkeypatch.setattr("builtins.open", unexpected)
     assert known.digests(entries) == digests
+
+
+def test_what_a_run_keeps_reads_no_file_that_it_left_out(
+    tree: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file above the limit is told of and not read, by the run that keeps what its rules said neither."""
+    (tree / "large.py").write_bytes(b"#" * 11_000_000)
+    read: list[str] = []
+    real = source.regular
+
+    def regular(path: str) -> bytes:
+        read.append(os.path.basename(path))
+        return real(path)
+
+    monkeypatch.setattr(source, "regular", regular)
+    assert any(row.startswith("large.py") for row in run(capsys))
+    assert "large.py" not in read
 
 
 @pytest.mark.parametrize("how", ["truncated", "flipped", "emptied", "garbage"])
